@@ -1,0 +1,68 @@
+"""Captures the model once with torch.export and returns its graph with named placeholders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+from torch.export import Dim, export
+from torch.export.graph_signature import InputKind
+
+from dsv41c.compiler.model.transformer import Transformer
+from dsv41c.compiler.ops.catalog import OPS
+from dsv41c.compiler.program import Origin, op_name
+from dsv41c.runtime.plan.errors import Dsv41cError
+
+_EXAMPLE_ROWS = 13  # any size but 0 and 1, which export would specialise on
+_INPUTS = {"upload": (5,), "keep_rows": (), "logit_rows": ()}
+_VIEW = torch.ops.aten.view.default
+
+
+@dataclass(frozen=True)
+class Captured:
+    """The program uncut. Every row dimension of `graph` is one symbol; outputs are named in order."""
+
+    graph: fx.Graph
+    outputs: tuple[str, ...]
+
+
+def capture(model: Transformer, max_rows: int) -> Captured:
+    """Export on meta tensors: shapes only, no weights. E0201 when export fails, E0202 on an undeclared op."""
+    examples = tuple(torch.zeros(_EXAMPLE_ROWS, *tail, dtype=torch.int32, device="meta") for tail in _INPUTS.values())
+    # One named symbol for all row arrays: separate symbols would never be unified by opaque ops.
+    rows = Dim("rows", min=1, max=max(max_rows, 2))
+    try:
+        exported = export(model, examples, dynamic_shapes=tuple({0: rows} for _ in examples), strict=False)
+    except Exception as error:
+        raise Dsv41cError("DSV41C-E0201", "capture of the model", found=str(error).strip().splitlines()[0],
+                          needed="a program free of data-dependent control flow", do="report this as a bug") from error
+    graph = _named(exported)
+    _check_ops(graph)
+    return Captured(graph, ("logits", "tokens"))
+
+
+def _named(exported: torch.export.ExportedProgram) -> fx.Graph:
+    """Attach origin and plain name to each placeholder, from the signature."""
+    kinds = {spec.arg.name: spec for spec in exported.graph_signature.input_specs}
+    inputs = iter(_INPUTS)
+    for node in exported.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        spec = kinds[node.name]
+        if spec.kind is InputKind.USER_INPUT:
+            node.meta["origin"], node.meta["name"] = Origin.INPUT, next(inputs)
+            continue
+        kind, name = str(spec.target).split(".", 1)
+        node.meta["origin"] = Origin.STATE if kind == "state" else Origin.WEIGHT
+        node.meta["name"] = name
+    return exported.graph
+
+
+def _check_ops(graph: fx.Graph) -> None:
+    for node in graph.nodes:
+        if node.op != "call_function" or node.target is _VIEW or node.target.__name__ in ("getitem", "sym_size.int"):
+            continue
+        if op_name(node) not in OPS:
+            raise Dsv41cError("DSV41C-E0202", f"node {node.name}", found=f"a call of {node.target}",
+                              needed="a declared op of dsv41c or a view", do="declare the op in compiler/ops")

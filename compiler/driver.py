@@ -1,0 +1,86 @@
+"""compile_checkpoint: the only place that knows the whole order from a checkpoint directory to an artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from dsv41c.compiler.artifact import SelfTest, write_artifact
+from dsv41c.compiler.capture import capture
+from dsv41c.compiler.checkpoint.view import CheckpointView
+from dsv41c.compiler.eager import EagerModel
+from dsv41c.compiler.lower import lower
+from dsv41c.compiler.methods import build_methods
+from dsv41c.compiler.model.state import make_state, state_specs
+from dsv41c.compiler.model.transformer import Transformer
+from dsv41c.compiler.options import CompileOptions
+from dsv41c.compiler.pipeline import run_pipeline
+from dsv41c.compiler.weights import Recipe, load_weights, weight_recipes, weight_shapes
+from dsv41c.runtime.plan import schema
+from dsv41c.runtime.plan.verify import verify
+
+Progress = Callable[[str], None]
+_SELF_TEST_TOKENS = 8
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A plan with what is needed to pack it."""
+
+    plan: schema.Plan
+    view: CheckpointView
+    options: CompileOptions
+    recipes: dict[str, Recipe]
+
+
+def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progress) -> Compiled:
+    """Capture, rewrite, cut and lower. Reads headers only; no weight bytes."""
+    options = options.resolved(view.config)
+    recipes = weight_recipes(view, options)
+    specs = state_specs(view.config, options, backtrack=0, draft=False)
+    model = Transformer(view.config, options, weight_shapes(view, recipes), make_state(specs, "meta"))
+    progress("capturing the model")
+    captured = capture(model, options.max_num_batched_tokens)
+    progress("cutting methods and running passes")
+    program = run_pipeline(build_methods(captured, options))
+    progress("lowering to a plan")
+    provenance = schema.Provenance(view.model_digest, options.to_json(), producer())
+    plan = lower(program, specs, options.max_num_seqs, provenance, ())
+    verify(plan)
+    used = {w.name for w in plan.weights}
+    return Compiled(plan, view, options, {n: r for n, r in recipes.items() if n in used})
+
+
+def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, progress: Progress) -> Compiled:
+    """Write the artifact directory `output`, which must not exist (E0605)."""
+    view = CheckpointView.open(checkpoint)
+    compiled = compile_plan(view, options, progress)
+    if options.plan_only:
+        progress("writing the plan")
+        write_artifact(output, compiled.plan, view, compiled.options, weights=None, self_test=None)
+        return compiled
+    progress("reading weights")
+    weights = load_weights(view, compiled.recipes)
+    progress("recording the self-test")
+    self_test = record_self_test(view, compiled.options, weights)
+    progress("writing weights and plan")
+    write_artifact(output, compiled.plan, view, compiled.options, weights, self_test)
+    return compiled
+
+
+def record_self_test(view: CheckpointView, options: CompileOptions, weights: dict[str, torch.Tensor]) -> SelfTest:
+    """Greedy tokens of the eager model for one prompt of fixed ids, to be repeated by the executor."""
+    config, limit = view.config, options.max_model_len or 0
+    prompt = [(7 * i + 3) % config.vocab_size for i in range(max(1, min(12, limit - _SELF_TEST_TOKENS)))]
+    model = EagerModel(config, options, weights)
+    tokens = model.generate(prompt, min(_SELF_TEST_TOKENS, limit - len(prompt)))
+    return SelfTest(tuple(prompt), tuple(tokens))
+
+
+def producer() -> str:
+    from dsv41c import __version__
+
+    return f"dsv41c {__version__}"

@@ -1,0 +1,18 @@
+// rotary. Macros: ACT, HEADS, WIDTH, TURNED (the last dims), MAX_POSITIONS, RATIO, INVERSE. One thread an element.
+#include "row_view.h"
+
+extern "C" __global__ void rotary(const ACT* x, const int* rows, const float* table, ACT* out, int count) {
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at >= static_cast<int64_t>(count) * (HEADS * WIDTH)) return;
+  const int d = static_cast<int>(at % WIDTH) - (WIDTH - TURNED);
+  if (d < 0) {
+    out[at] = x[at];
+    return;
+  }
+  const int position = row_at(rows, static_cast<int>(at / (HEADS * WIDTH)))[POSITION] & -RATIO;
+  const float* angle = table + (static_cast<int64_t>(min(max(position, 0), MAX_POSITIONS - 1)) * (TURNED / 2) + d / 2) * 2;
+  const float own = to_float(x[at]), other = to_float(x[d % 2 ? at - 1 : at + 1]);
+  const float by_cos = __fmul_rn(own, angle[0]), by_sin = __fmul_rn(other, angle[1]);
+  const bool minus = (d % 2 == 0) != INVERSE;
+  out[at] = from_float<ACT>(minus ? __fsub_rn(by_cos, by_sin) : __fadd_rn(by_cos, by_sin));
+}

@@ -1,0 +1,97 @@
+"""Lowers a program to a Plan: plan-wide tables, regions and flows around the lowered methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from dsv41c.compiler.kernel_table import KernelTable
+from dsv41c.compiler.lower_method import MethodLowering, Tables
+from dsv41c.compiler.model.state import StateSpec
+from dsv41c.compiler.ops.catalog import OPS
+from dsv41c.compiler.program import Method, Program
+from dsv41c.graphs.buckets import ladder, prefill_ladder
+from dsv41c.graphs.memory import aligned
+from dsv41c.runtime.plan import schema
+
+_FLOWS = (schema.Flow("decode", ("decode",), "all_rows_output"),
+          schema.Flow("prefill", ("encoder", "decoder", "head"), "nothing"))
+
+
+@dataclass
+class _Regions:
+    """Indices and offsets of everything that lives outside the arena."""
+
+    state_specs: tuple[StateSpec, ...]
+    num_slots: int
+    weights: dict[str, schema.Weight] = field(default_factory=dict)
+    bridges: dict[str, schema.Bridge] = field(default_factory=dict)
+    bridge_bytes: int = 0
+    io_bytes: int = 0
+
+    def weight(self, name: str, dtype: torch.dtype, sizes: tuple[int, ...]) -> int:
+        self.weights.setdefault(name, schema.Weight(name, _dtype(dtype), sizes))
+        return list(self.weights).index(name)
+
+    def state(self, name: str) -> int:
+        return [s.name for s in self.state_specs].index(name)
+
+    def bridge(self, name: str, dtype: torch.dtype, sizes: tuple[int, ...]) -> int:
+        if name not in self.bridges:
+            self.bridges[name] = schema.Bridge(name, _dtype(dtype), sizes, self.bridge_bytes)
+            self.bridge_bytes += aligned(_num_bytes(dtype, sizes))
+        return list(self.bridges).index(name)
+
+    def bridge_shape(self, name: str) -> tuple[int, ...]:
+        return self.bridges[name].sizes
+
+    def io_offset(self, num_bytes: int) -> int:
+        offset, self.io_bytes = self.io_bytes, self.io_bytes + aligned(num_bytes)
+        return offset
+
+    def pad_row(self, name: str) -> tuple[int, ...]:
+        """Pads of the upload name the trash slot at position 0 (START | PAD), pads of row lists are -1."""
+        return (self.num_slots, 0, 0, 5, -1) if name == "upload" else (-1,)
+
+
+def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, provenance: schema.Provenance,
+          checks: tuple[schema.Check, ...]) -> schema.Plan:
+    """The plan of every method. Bridges must be written by an earlier method of the program."""
+    regions, kernels = _Regions(state_specs, num_slots), KernelTable(OPS)
+    tables = Tables(kernels, OPS, regions.weight, regions.state, regions.bridge, regions.bridge_shape,
+                    regions.io_offset, regions.pad_row)
+    methods = tuple(MethodLowering(m, tables, _buckets(m)).lower() for m in program.methods.values())
+    states, state_bytes = _place_state(state_specs)
+    arena = max(m.arena_bytes for m in methods)
+    memory = schema.Memory(state_bytes, regions.bridge_bytes, regions.io_bytes, arena,
+                           state_bytes + regions.bridge_bytes + regions.io_bytes + arena)
+    symbols = tuple(schema.Symbol(m.symbol.name, m.symbol.lo, m.symbol.hi) for m in program.methods.values())
+    kinds = {"aten_composites" if isinstance(k.body, schema.CompositeBody) else "native_cpu" for k in kernels.kernels}
+    return schema.Plan(schema.PLAN_VERSION, tuple(sorted(kinds)), "cpu", provenance, symbols, memory,
+                       tuple(regions.weights.values()), states, tuple(regions.bridges.values()), tuple(kernels.kernels),
+                       methods, _FLOWS, checks)
+
+
+def _buckets(method: Method) -> tuple[int, ...]:
+    prefill = method.name in ("encoder", "decoder")
+    return prefill_ladder(method.symbol.hi) if prefill else ladder(method.symbol.hi)
+
+
+def _place_state(specs: tuple[StateSpec, ...]) -> tuple[tuple[schema.State, ...], int]:
+    placed, offset = [], 0
+    for spec in specs:
+        placed.append(schema.State(spec.name, _dtype(spec.dtype), spec.sizes, offset, spec.fill))
+        offset += aligned(_num_bytes(spec.dtype, spec.sizes))
+    return tuple(placed), offset
+
+
+def _num_bytes(dtype: torch.dtype, sizes: tuple[int, ...]) -> int:
+    count = dtype.itemsize
+    for size in sizes:
+        count *= size
+    return count
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

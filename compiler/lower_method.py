@@ -1,0 +1,267 @@
+"""Lowers one method's graph to a plan method: values with storage, launches, lifetimes and arena offsets."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from dsv41c.compiler.affine import contiguous_strides, linear_expr
+from dsv41c.compiler.kernel_table import KernelTable, TensorShape
+from dsv41c.compiler.ops.spec import OpSpec, PadRule
+from dsv41c.compiler.program import Method, Origin, op_name
+from dsv41c.graphs.memory import Lifetime, check_layout, plan_layout
+from dsv41c.runtime.plan import schema
+from dsv41c.runtime.plan.expr import Expr, evaluate
+
+INDEX_INPUTS = ("upload", "keep_rows", "logit_rows")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Plan-wide tables that methods refer to by index; all of them grow while methods are lowered."""
+
+    kernels: KernelTable
+    ops: Mapping[str, OpSpec]
+    weight: Callable[[str, torch.dtype, tuple[int, ...]], int]
+    state: Callable[[str], int]
+    bridge: Callable[[str, torch.dtype, tuple[int, ...]], int]
+    bridge_shape: Callable[[str], tuple[int, ...]]
+    io_offset: Callable[[int], int]
+    pad_row: Callable[[str], tuple[int, ...]]
+
+
+@dataclass
+class MethodLowering:
+    """Working state of one method; `lower()` is the only entry."""
+
+    method: Method
+    tables: Tables
+    buckets: tuple[int, ...]
+    values: list[schema.Value] = field(default_factory=list)
+    launches: list[schema.Launch] = field(default_factory=list)
+    inputs: list[schema.Port] = field(default_factory=list)
+    _value_of: dict[fx.Node, int | tuple[int, ...]] = field(default_factory=dict)
+    _first: dict[int, int] = field(default_factory=dict)
+    _last: dict[int, int] = field(default_factory=dict)
+
+    def lower(self) -> schema.Method:
+        fixed = self._fixed_storage()
+        for node in self.method.graph.nodes:
+            if node.op == "placeholder":
+                self._placeholder(node)
+            elif node.op == "call_function":
+                self._call(node, fixed)
+        outputs = [schema.Port(name, self._single(node), ())
+                   for name, node in zip(self.method.outputs, _results(self.method), strict=False)]
+        values, arena_bytes = self._place()
+        m = self.method
+        return schema.Method(m.name, m.axis, m.symbol.name, self.buckets, tuple(self.inputs), tuple(outputs), values,
+                             (schema.Segment(tuple(self.launches)),), arena_bytes)
+
+    # --- values ---------------------------------------------------------------------------------------------
+
+    def _fixed_storage(self) -> dict[fx.Node, Callable[[fx.Node], schema.Storage]]:
+        """Results go to io, bridge values to their bridge; everything else lives in the arena."""
+        results = _results(self.method)
+        fixed: dict[fx.Node, Callable[[fx.Node], schema.Storage]] = {}
+        for position, node in enumerate(results):
+            if position < len(self.method.outputs):
+                fixed[node] = self._io_storage
+            else:
+                fixed[node] = self._bridge_storage
+        return fixed
+
+    def _io_storage(self, node: fx.Node) -> schema.Storage:
+        return schema.IoStorage(self.tables.io_offset(self._bytes_at_bound(node.meta["val"])))
+
+    def _bridge_storage(self, node: fx.Node) -> schema.Storage:
+        sizes = tuple(self._at_bound(s) for s in self._sizes(node.meta["val"]))
+        return schema.BridgeStorage(self.tables.bridge(node.name, node.meta["val"].dtype, sizes))
+
+    def _placeholder(self, node: fx.Node) -> None:
+        origin, name, val = node.meta["origin"], node.meta["name"], node.meta["val"]
+        sizes = self._sizes(val)
+        storage: schema.Storage
+        pads = "none"
+        if origin is Origin.WEIGHT:
+            storage = schema.WeightStorage(self.tables.weight(name, val.dtype, _static(sizes)))
+        elif origin is Origin.STATE:
+            storage = schema.StateStorage(self.tables.state(name))
+        elif origin is Origin.BRIDGE:
+            sizes = self.tables.bridge_shape(name)
+            storage = schema.BridgeStorage(self.tables.bridge(name, val.dtype, _static(sizes)))
+        else:
+            storage, pads = self._io_storage(node), "valid"
+        index = self._add(schema.Value(name, _dtype(val), sizes, contiguous_strides(sizes), storage, pads))
+        self._value_of[node] = index
+        if origin is Origin.INPUT:
+            self.inputs.append(schema.Port(name, index, self.tables.pad_row(name)))
+
+    def _add(self, value: schema.Value) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+    def _single(self, node: fx.Node) -> int:
+        index = self._value_of[node]
+        assert isinstance(index, int)
+        return index
+
+    # --- calls ----------------------------------------------------------------------------------------------
+
+    def _call(self, node: fx.Node, fixed: Mapping[fx.Node, Callable[[fx.Node], schema.Storage]]) -> None:
+        if node.target is operator.getitem:
+            parent, position = node.args
+            indices = self._value_of[parent]  # type: ignore[index]
+            assert isinstance(indices, tuple) and isinstance(position, int)
+            self._value_of[node] = indices[position]
+        elif node.target is torch.ops.aten.view.default:
+            self._view(node)
+        elif op_name(node) is not None:
+            self._launch(node, fixed)
+        # what is left is sym_size, whose value the view's own shape already carries
+
+    def _view(self, node: fx.Node) -> None:
+        base = self._single(node.args[0])  # type: ignore[arg-type]
+        sizes = self._sizes(node.meta["val"])
+        self._value_of[node] = self._add(replace(self.values[base], name=node.name, sizes=sizes,
+                                                 strides=contiguous_strides(sizes), storage=schema.ViewStorage(base, 0)))
+
+    def _launch(self, node: fx.Node, fixed: Mapping[fx.Node, Callable[[fx.Node], schema.Storage]]) -> None:
+        spec = self.tables.ops[str(op_name(node))]
+        declared = spec.parsed().arguments
+        actual = [node.args[i] if i < len(node.args) else d.default_value for i, d in enumerate(declared)]
+        shapes = [self._shape(a) if isinstance(a, fx.Node) else a for a in actual]
+        kernel = self.tables.kernels.find(spec.name, shapes)
+        tensors: list[schema.Argument] = []
+        for argument, description in zip(actual, declared, strict=True):
+            if "Tensor" not in str(description.type):
+                continue
+            if argument is None:
+                tensors.append(schema.Absent())
+                continue
+            index = self._single(argument)
+            written = description.alias_info is not None and description.alias_info.is_write
+            tensors.append(schema.InOut(index) if written else schema.In(index))
+        outputs = self._outputs(node, spec, fixed)
+        tensors += [schema.Out(i) for i in outputs]
+        scratch = self._scratch(node, kernel)
+        self._touch(tensors, scratch)
+        self.launches.append(schema.Launch(_launch_name(node), kernel, tuple(tensors), scratch))
+
+    def _shape(self, node: fx.Node) -> TensorShape:
+        value = self.values[self._single(node)]
+        renamed = tuple(_rename(size, self.method.symbol.name, schema.ROWS) for size in value.sizes)
+        return TensorShape(getattr(torch, value.dtype), renamed)
+
+    def _outputs(self, node: fx.Node, spec: OpSpec,
+                 fixed: Mapping[fx.Node, Callable[[fx.Node], schema.Storage]]) -> tuple[int, ...]:
+        val = node.meta["val"]
+        if val is None:
+            return ()
+        many = isinstance(val, tuple | list)
+        pads = "valid" if spec.pads is PadRule.TABLE else "rows"
+        indices = []
+        for position, result in enumerate(val if many else (val,)):
+            owner = _getitem(node, position) if many else node
+            storage = fixed[owner](owner) if owner in fixed else schema.ArenaStorage(0)
+            sizes = self._sizes(result)
+            name = owner.name if owner is not None else f"{node.name}.{position}"
+            indices.append(self._add(schema.Value(name, _dtype(result), sizes, contiguous_strides(sizes), storage, pads)))
+        self._value_of[node] = tuple(indices) if many else indices[0]
+        return tuple(indices)
+
+    def _scratch(self, node: fx.Node, kernel: int) -> int | None:
+        needed = _rename(self.tables.kernels.kernels[kernel].scratch_bytes, schema.ROWS, self.method.symbol.name)
+        if needed == 0:
+            return None
+        return self._add(schema.Value(f"{node.name}.scratch", "uint8", (needed,), (1,), schema.ArenaStorage(0), "rows"))
+
+    # --- memory ---------------------------------------------------------------------------------------------
+
+    def _touch(self, tensors: Sequence[schema.Argument], scratch: int | None) -> None:
+        launch = len(self.launches)
+        touched = [a.value for a in tensors if not isinstance(a, schema.Absent)]
+        for index in touched if scratch is None else [*touched, scratch]:
+            owner = index
+            while isinstance(storage := self.values[owner].storage, schema.ViewStorage):
+                owner = storage.of
+            self._first.setdefault(owner, launch)
+            self._last[owner] = launch
+
+    def _place(self) -> tuple[tuple[schema.Value, ...], int]:
+        """Arena offsets, sized at the symbol's bound: those offsets serve every smaller size."""
+        lifetimes = [Lifetime(str(i), self._value_bytes(v), self._first[i], self._last[i])
+                     for i, v in enumerate(self.values) if isinstance(v.storage, schema.ArenaStorage)]
+        layout = plan_layout(lifetimes)
+        check_layout(lifetimes, layout)
+        placed = tuple(replace(v, storage=schema.ArenaStorage(layout.offsets[str(i)]))
+                       if isinstance(v.storage, schema.ArenaStorage) else v for i, v in enumerate(self.values))
+        return placed, layout.total_bytes
+
+    def _value_bytes(self, value: schema.Value) -> int:
+        count = schema.DTYPES[value.dtype].item_bytes
+        for size in value.sizes:
+            count *= self._at_bound(size)
+        return count
+
+    def _bytes_at_bound(self, val: torch.Tensor) -> int:
+        count = val.dtype.itemsize
+        for size in self._sizes(val):
+            count *= self._at_bound(size)
+        return count
+
+    def _at_bound(self, size: Expr) -> int:
+        return evaluate(size, {self.method.symbol.name: self.method.symbol.hi})
+
+    def _sizes(self, val: torch.Tensor) -> tuple[Expr, ...]:
+        return tuple(_size(s, self.method.symbol.name) for s in val.shape)
+
+
+def _results(method: Method) -> tuple[fx.Node, ...]:
+    (output,) = (n for n in method.graph.nodes if n.op == "output")
+    return tuple(output.args[0])
+
+
+def _getitem(node: fx.Node, position: int) -> fx.Node | None:
+    return next((u for u in node.users if u.target is operator.getitem and u.args[1] == position), None)
+
+
+def _size(size: Any, symbol: str) -> Expr:
+    """A captured size as an expression: an integer, or slope * symbol + base."""
+    if isinstance(size, int):
+        return size
+    expression = sympy.sympify(size.node.expr)
+    (free,) = expression.free_symbols
+    slope = expression.coeff(free, 1)
+    return linear_expr(int(slope), int(expression - slope * free), symbol)
+
+
+def _rename(expr: Expr, old: str, new: str) -> Expr:
+    if isinstance(expr, str):
+        return new if expr == old else expr
+    if isinstance(expr, int):
+        return expr
+    return replace(expr, a=_rename(expr.a, old, new), b=_rename(expr.b, old, new))
+
+
+def _static(sizes: Sequence[Expr]) -> tuple[int, ...]:
+    assert all(isinstance(s, int) for s in sizes), sizes
+    return tuple(s for s in sizes if isinstance(s, int))
+
+
+def _dtype(val: torch.Tensor) -> str:
+    return str(val.dtype).removeprefix("torch.")
+
+
+def _launch_name(node: fx.Node) -> str:
+    """`layers.3.attn.wq_a/linear_17`: the first weight the call reads tells the place in the model."""
+    for source in node.all_input_nodes:
+        if source.meta.get("origin") is Origin.WEIGHT:
+            return f"{source.meta['name'].rsplit('.', 1)[0]}/{node.name}"
+    return node.name

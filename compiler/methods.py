@@ -1,0 +1,136 @@
+"""Cuts the captured program into the methods decode, encoder, decoder and head at the take_rows boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from torch import fx
+
+from dsv41c.compiler.capture import Captured
+from dsv41c.compiler.model.transformer import LOGITS, SUFFIX
+from dsv41c.compiler.options import CompileOptions
+from dsv41c.compiler.program import Method, Origin, Program, Symbol, argument, op_name
+from dsv41c.runtime.plan.errors import Dsv41cError
+
+_TAKES = {"take_rows": "x", "take_row_table": "rows"}
+
+
+def build_methods(captured: Captured, options: CompileOptions) -> Program:
+    """decode = the program uncut, boundaries left out; encoder, decoder and head = the program cut at them."""
+    stage = _stages(captured.graph)
+    most, seqs = options.max_num_batched_tokens, options.max_num_seqs
+    cut = [("encoder", "rows", Symbol("T", 1, most)), ("decoder", "kept_rows", Symbol("R", 1, most)),
+           ("head", "output_rows", Symbol("L", 1, seqs))]
+    methods = {"decode": _uncut(captured, Symbol("D", 1, seqs))}
+    for index, (name, axis, symbol) in enumerate(cut):
+        methods[name] = _piece(captured, name, axis, symbol, index, stage)
+    return Program(methods)
+
+
+def _boundary(node: fx.Node) -> str | None:
+    return str(argument(node, "boundary")) if op_name(node) in _TAKES else None
+
+
+def _stages(graph: fx.Graph) -> Mapping[fx.Node, int]:
+    """0 before the suffix boundary, 1 behind it, 2 behind the logits boundary; a take belongs to what follows."""
+    stage: dict[fx.Node, int] = {}
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            continue
+        found = max((stage[p] for p in node.all_input_nodes if p in stage), default=0)
+        boundary = _boundary(node)
+        if boundary is not None:
+            found = {SUFFIX: 1, LOGITS: 2}[boundary]
+        stage[node] = found
+    return stage
+
+
+def _uncut(captured: Captured, symbol: Symbol) -> Method:
+    graph = fx.Graph()
+    copied: dict[fx.Node, fx.Node] = {}
+    for node in captured.graph.nodes:
+        if node.op == "output":
+            continue
+        if node.op == "placeholder" and node.meta["name"] in ("keep_rows", "logit_rows"):
+            continue
+        if _boundary(node) is not None:
+            source = argument(node, _TAKES[str(op_name(node))])
+            assert isinstance(source, fx.Node)
+            copied[node] = copied[source]
+            continue
+        copied[node] = _copy(graph, node, copied.__getitem__)
+    _finish(graph, [copied[n] for n in _returned(captured.graph)])
+    return Method("decode", "rows", symbol, graph, captured.outputs, ())
+
+
+def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int, stage: Mapping[fx.Node, int]) -> Method:
+    """Nodes of one stage. Values that the next stage's takes read leave through bridges."""
+    graph = fx.Graph()
+    copied: dict[fx.Node, fx.Node] = {}
+
+    def resolve(node: fx.Node) -> fx.Node:
+        if node not in copied:
+            copied[node] = _enter(graph, node, stage, index)
+        return copied[node]
+
+    for node in captured.graph.nodes:
+        if node.op in ("placeholder", "output") or stage[node] != index:
+            continue
+        for source in node.all_input_nodes:
+            if source in stage and stage[source] != index and _boundary(node) is None:
+                raise _crossing(node, source)
+            resolve(source)
+        copied[node] = _copy(graph, node, resolve)
+    bridges = _bridge_sources(captured.graph, stage, index)
+    results = [n for n in _returned(captured.graph) if stage[n] == index]
+    _finish(graph, [copied[n] for n in (*results, *bridges)])
+    return Method(name, axis, symbol, graph, captured.outputs[: len(results)], tuple(n.name for n in bridges))
+
+
+def _enter(graph: fx.Graph, node: fx.Node, stage: Mapping[fx.Node, int], index: int) -> fx.Node:
+    """A placeholder for a weight, state or input, or for a value that crosses the boundary on a bridge."""
+    placeholder = graph.placeholder(node.name)
+    placeholder.meta = dict(node.meta)
+    if node in stage:
+        placeholder.meta.update(origin=Origin.BRIDGE, name=node.name)
+    return placeholder
+
+
+def _bridge_sources(graph: fx.Graph, stage: Mapping[fx.Node, int], index: int) -> list[fx.Node]:
+    found: dict[fx.Node, None] = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and stage[node] == index + 1 and _boundary(node) is not None:
+            source = argument(node, _TAKES[str(op_name(node))])
+            assert isinstance(source, fx.Node)
+            if stage.get(source) == index:
+                found[source] = None
+    return list(found)
+
+
+def _returned(graph: fx.Graph) -> Iterable[fx.Node]:
+    (output,) = (n for n in graph.nodes if n.op == "output")
+    return tuple(output.args[0])
+
+
+def _copy(graph: fx.Graph, node: fx.Node, resolve: Callable[[fx.Node], fx.Node]) -> fx.Node:
+    copy = graph.node_copy(node, resolve)
+    copy.meta = dict(node.meta)
+    return copy
+
+
+def _finish(graph: fx.Graph, results: list[fx.Node]) -> None:
+    """Close the graph and drop what nothing reads and nothing feels: calls without effects or readers."""
+    graph.output(tuple(results))
+    for node in reversed(list(graph.nodes)):
+        if node.op != "output" and not node.users and not _has_effect(node):
+            graph.erase_node(node)
+
+
+def _has_effect(node: fx.Node) -> bool:
+    return op_name(node) is not None and bool(node.target._schema.is_mutable)  # type: ignore[union-attr]
+
+
+def _crossing(node: fx.Node, source: fx.Node) -> Dsv41cError:
+    return Dsv41cError("DSV41C-E0203", f"node {node.name}", found=f"it reads {source.name} across a boundary",
+                       needed="values cross boundaries through take_rows or take_row_table only",
+                       do="take the value at the boundary in compiler/model/transformer.py")

@@ -1,0 +1,73 @@
+"""CompileOptions: everything a user may choose at compile time, checked in one place and stored in the artifact."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+
+import torch
+
+from dsv41c.compiler.config import ModelConfig
+from dsv41c.runtime.plan.errors import Dsv41cError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+QUANTIZERS = ("off", "fake")
+DEFAULT_MAX_MODEL_LEN = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions:
+    """Names are vLLM's where it has the idea. Lengths count tokens, rows count tokens of one step."""
+
+    max_model_len: int | None = None  # None: the model's limit, at most DEFAULT_MAX_MODEL_LEN
+    max_num_seqs: int = 16
+    max_num_batched_tokens: int = 512
+    block_size: int = 128  # tokens of one page of the compressed KV and index keys
+    dtype: str = "bfloat16"
+    quantizers: str = "fake"
+    target: str = "cpu"
+    plan_only: bool = False
+
+    def resolved(self, config: ModelConfig) -> CompileOptions:
+        """The same options with every default filled in and cross-checked against the model (E0901)."""
+        length = self.max_model_len or min(config.max_position_embeddings, DEFAULT_MAX_MODEL_LEN)
+        options = dataclasses.replace(self, max_model_len=length)
+        options.check(config)
+        return options
+
+    def check(self, config: ModelConfig) -> None:
+        length = self.max_model_len or 0
+        _need(self.dtype in DTYPES, "--dtype", self.dtype, f"one of {', '.join(DTYPES)}")
+        _need(self.quantizers in QUANTIZERS, "--quantizers", self.quantizers, f"one of {', '.join(QUANTIZERS)}")
+        _need(self.target == "cpu", "--target", self.target, "cpu (the only target of this version)")
+        limit = config.max_position_embeddings
+        _need(1 <= length <= limit, "--max-model-len", length, f"1 to {limit} (max_position_embeddings)")
+        _need(1 <= self.max_num_seqs <= 4096, "--max-num-seqs", self.max_num_seqs, "1 to 4096")
+        _need(self.max_num_seqs <= self.max_num_batched_tokens <= 65536, "--max-num-batched-tokens",
+              self.max_num_batched_tokens, f"{self.max_num_seqs} (--max-num-seqs) to 65536")
+        ratios = [r for r in config.compress_ratios if r > 0]
+        even = all(self.block_size % r == 0 for r in ratios)
+        _need(1 <= self.block_size <= 65536 and even, "--block-size", self.block_size,
+              f"a multiple of every compress ratio ({sorted(set(ratios))}), at most 65536")
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        return DTYPES[self.dtype]
+
+    @property
+    def pages_per_slot(self) -> int:
+        return -(-(self.max_model_len or 0) // self.block_size)
+
+    def to_json(self) -> dict[str, str | int | bool]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+
+def _need(holds: bool, option: str, found: object, needed: str) -> None:
+    if not holds:
+        raise Dsv41cError("DSV41C-E0901", f"option {option}", found=str(found), needed=needed,
+                          do=f"pass a legal value for {option}")

@@ -1,0 +1,64 @@
+"""Program: the captured model as methods, each a flat FX graph of declared ops over one bounded symbol."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+
+class Origin(enum.Enum):
+    """Where a placeholder of a method comes from (node.meta["origin"])."""
+
+    WEIGHT = "weight"
+    STATE = "state"
+    INPUT = "input"  # uploaded by the host
+    BRIDGE = "bridge"  # written by an earlier method, static capacity
+
+
+@dataclass(frozen=True)
+class Symbol:
+    name: str
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True)
+class Method:
+    """`graph`: placeholders with meta origin/name/val; calls of `torch.ops.dsv41c.*`, views and getitem.
+
+    `outputs` name the host-visible results and the bridge values, in the order of the graph's output node.
+    """
+
+    name: str
+    axis: str
+    symbol: Symbol
+    graph: fx.Graph
+    outputs: tuple[str, ...]
+    bridges_out: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    methods: Mapping[str, Method]
+
+
+def op_name(node: fx.Node) -> str | None:
+    """`rms_norm` for a call of `dsv41c::rms_norm`, None for every other node."""
+    target = node.target
+    if node.op == "call_function" and isinstance(target, torch._ops.OpOverload) and target.namespace == "dsv41c":
+        return str(target._schema.name).removeprefix("dsv41c::")
+    return None
+
+
+def argument(node: fx.Node, name: str) -> object:
+    """An argument of an op call by its schema name."""
+    target = node.target
+    assert isinstance(target, torch._ops.OpOverload)
+    for position, declared in enumerate(target._schema.arguments):
+        if declared.name == name:
+            return node.args[position] if position < len(node.args) else node.kwargs[name]
+    raise KeyError(f"{target} has no argument {name}")

@@ -1,0 +1,78 @@
+/* The executor: opens an artifact and runs steps on it. Internal interface, used by the Python binding.
+ *
+ * Nothing throws across it. A function that can fail returns 0, or 1 with `error` holding a JSON object
+ * {"code","subject","where","found","needed","do"}. One executor must not be used by two threads at once.
+ */
+#ifndef DSV41C_EXECUTOR_H
+#define DSV41C_EXECUTOR_H
+
+#include <stdint.h>
+
+#include "dsv41c/provider.h"
+
+#define DSV41C_API __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dsv41c_executor dsv41c_executor;
+
+typedef struct dsv41c_load_options {
+  int32_t verify_full;   /* 0: sizes of all files, digests of those the executor parses; 1: digest of every file */
+  int32_t num_providers; /* beside the built-in cpu provider */
+  const dsv41c_provider* const* providers;
+  int32_t poison; /* 0: off; 1..255: debug, the arena is filled with this byte before every method */
+  int32_t reserved;
+} dsv41c_load_options;
+
+/* Lists of rows: keep_rows index rows of the upload, logit_rows index the kept rows; both strictly ascending. */
+typedef struct dsv41c_step_inputs {
+  const int32_t* upload; /* [num_rows, 5]: SLOT OFFSET TOKEN FLAGS PAGE */
+  int64_t num_rows;
+  const int32_t* keep_rows;
+  int64_t num_keep;
+  const int32_t* logit_rows;
+  int64_t num_logit_rows;
+  int32_t eager; /* 1: bind at the exact size even where a bucket fits */
+  int32_t reserved;
+} dsv41c_step_inputs;
+
+/* One method run of one step. */
+typedef struct dsv41c_record {
+  char method[32];
+  int32_t bucket; /* rows that were launched */
+  int32_t rows;   /* rows that were asked for */
+  int32_t pad_rows;
+  int32_t eager;
+  char reason[64];
+  double us;
+} dsv41c_record;
+
+DSV41C_API const dsv41c_provider* dsv41c_cpu_provider(void);
+
+DSV41C_API int32_t dsv41c_open(const char* path, const dsv41c_load_options* options, dsv41c_executor** executor,
+                               dsv41c_error* error);
+DSV41C_API void dsv41c_close(dsv41c_executor* executor);
+
+/* Synchronous. Checks all inputs before it touches state. */
+DSV41C_API int32_t dsv41c_step(dsv41c_executor* executor, const dsv41c_step_inputs* inputs, dsv41c_error* error);
+
+/* Views into the executor's memory: an output of the last step (its requested rows), and a state tensor. */
+DSV41C_API int32_t dsv41c_output(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor, dsv41c_error* error);
+DSV41C_API int32_t dsv41c_state(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor, dsv41c_error* error);
+
+/* Load report as JSON, owned by the executor. */
+DSV41C_API const char* dsv41c_report(dsv41c_executor* executor);
+
+/* Records are numbered from 0 since load; the newest 65,536 are kept. */
+DSV41C_API int64_t dsv41c_num_records(dsv41c_executor* executor);
+DSV41C_API int32_t dsv41c_record_at(dsv41c_executor* executor, int64_t index, dsv41c_record* record, dsv41c_error* error);
+
+/* Heap allocations made by this library since the process started. */
+DSV41C_API int64_t dsv41c_heap_allocations(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,149 @@
+// Attention of one row over window keys and selected entries: one vector is key and value for all heads.
+#include <algorithm>
+#include <cmath>
+
+#include "lanes.h"
+#include "row_view.h"
+
+namespace dsv41c::cpu {
+namespace {
+
+// Scratch of one row: addresses of its keys, the scores of one head, the sum of one head.
+struct Scratch {
+  static int64_t bytes(int64_t keys, int64_t width) { return keys * 8 + (keys + width) * 4; }
+  Scratch(void* memory, int64_t keys)
+      : key(static_cast<const void**>(memory)),
+        score(reinterpret_cast<float*>(key + keys)),
+        sum(score + keys) {}
+  const void** key;
+  float* score;
+  float* sum;
+};
+
+// Two passes (maximum, then weights): no running rescale that could meet -inf - -inf. Keys are visited in the
+// order of the list; the sink joins the maximum and the denominator only. No keys give zeros.
+template <class T>
+void attend(const T* q, int64_t width, int64_t keys, float sink, float scale, const Scratch& s, T* out) noexcept {
+  if (keys == 0) {
+    std::fill_n(out, width, from_float<T>(0.0f));
+    return;
+  }
+  float top = sink;
+  for (int64_t i = 0; i < keys; ++i) {
+    s.score[i] = lane_dot(q, static_cast<const T*>(s.key[i]), width) * scale;
+    top = s.score[i] > top ? s.score[i] : top;
+  }
+  std::fill_n(s.sum, width, 0.0f);
+  float total = 0.0f;
+  for (int64_t i = 0; i < keys; ++i) {
+    const float weight = std::exp(s.score[i] - top);
+    total += weight;
+    add_scaled(s.sum, weight, static_cast<const T*>(s.key[i]), width);
+  }
+  total += std::exp(sink - top);
+  for (int64_t d = 0; d < width; ++d) out[d] = from_float<T>(s.sum[d] / total);
+}
+
+enum class Form { WINDOW, DRAFT, SPARSE };
+
+// Tensors: q [T,N,D], window_kv [T,D], window [S+1,ring,D], (compressed, page_table, selected [T,K] when SPARSE),
+// sink [N], rows [T,8] -> [T,N,D]
+template <Form form>
+class Attention final : public Kernel {
+  static constexpr bool sparse = form == Form::SPARSE;
+  enum { Q, KV, WINDOW, COMPRESSED, PAGES, SELECTED, SINK = sparse ? 6 : 3, ROWS, OUT };
+
+ public:
+  explicit Attention(const Attributes& a)
+      : window_size_(a.integer("window_size")), scale_(static_cast<float>(a.real("scale"))) {
+    if constexpr (sparse) a.integer("ratio");  // part of the op's contract; entries are addressed by id alone
+  }
+
+  void check(const Call& c) const override {
+    const auto& q = c.tensors.at(Q);
+    require(q, "q", {DSV41C_FLOAT32, DSV41C_BFLOAT16}, 3);
+    const int64_t rows = q.sizes[0], width = q.sizes[2];
+    require(c.tensors.at(KV), "window_kv", {q.dtype}, 2);
+    require_size(c.tensors[KV], "window_kv", 0, rows);
+    require_size(c.tensors[KV], "window_kv", 1, width);
+    require(c.tensors.at(WINDOW), "window", {q.dtype}, 3);
+    require_size(c.tensors[WINDOW], "window", 2, width);
+    if (c.tensors[WINDOW].sizes[1] < window_size_)
+      throw std::invalid_argument("window of " + std::to_string(c.tensors[WINDOW].sizes[1]) + " positions, needed at least " +
+                                  std::to_string(window_size_));
+    if constexpr (sparse) {
+      require_pool(c.tensors.at(COMPRESSED), "compressed", c.tensors.at(PAGES), q.dtype, width);
+      require(c.tensors.at(SELECTED), "selected", {DSV41C_INT32}, 2);
+      require_size(c.tensors[SELECTED], "selected", 0, rows);
+    }
+    require(c.tensors.at(SINK), "sink", {DSV41C_FLOAT32}, 1);
+    require_size(c.tensors[SINK], "sink", 0, q.sizes[1]);
+    require_rows(c.tensors.at(ROWS), rows);
+    require(c.tensors.at(OUT), "out", {q.dtype}, 3);
+    require_scratch(c, Scratch::bytes(max_keys(c), width));
+  }
+
+  void run(const Call& c) const noexcept override {
+    if (c.tensors[Q].dtype == DSV41C_FLOAT32) return run_as<float>(c);
+    run_as<bf16>(c);
+  }
+
+ private:
+  int64_t max_keys(const Call& c) const {
+    if constexpr (sparse) return window_size_ + c.tensors[SELECTED].sizes[1];
+    return form == Form::DRAFT ? window_size_ + c.tensors[Q].sizes[0] : window_size_;
+  }
+
+  template <class T>
+  void run_as(const Call& c) const noexcept {
+    const auto& q = c.tensors[Q];
+    const int64_t heads = q.sizes[1], width = q.sizes[2];
+    const Scratch scratch(c.scratch, max_keys(c));
+    for (int64_t i = 0; i < q.sizes[0]; ++i) {
+      const int64_t keys = gather<T>(c, i, scratch.key);
+      for (int64_t h = 0; h < heads; ++h) {
+        const int64_t at = (i * heads + h) * width;
+        attend(data<T>(q) + at, width, keys, data<float>(c.tensors[SINK])[h], scale_, scratch, data<T>(c.tensors[OUT]) + at);
+      }
+    }
+  }
+
+  // Addresses of the row's keys: window positions ascending (ring before BASE, this step's rows from BASE on),
+  // then the selected entries in their order.
+  template <class T>
+  int64_t gather(const Call& c, int64_t index, const void** key) const noexcept {
+    const Row row = row_at(c.tensors[ROWS], index);
+    const auto& window = c.tensors[WINDOW];
+    const int64_t width = window.sizes[2], ring = window.sizes[1];
+    const int64_t from = form == Form::DRAFT ? row[BASE] - window_size_ : row[POSITION] - window_size_ + 1;
+    const int64_t last = form == Form::DRAFT ? row[BASE] + row[COUNT] - 1 : row[POSITION];
+    int64_t keys = 0;
+    for (int64_t u = std::max({from, row[FLOOR], int64_t{0}}); u <= last; ++u)
+      key[keys++] = u >= row[BASE] ? data<T>(c.tensors[KV]) + (row[FIRST_ROW] + u - row[BASE]) * width
+                                   : data<T>(window) + (row[SLOT] * ring + u % ring) * width;
+    if constexpr (sparse) {
+      const PagedPool pool{c.tensors[COMPRESSED], c.tensors[PAGES]};
+      const int64_t selections = c.tensors[SELECTED].sizes[1];
+      const int32_t* selected = data<int32_t>(c.tensors[SELECTED]) + index * selections;
+      for (int64_t k = 0; k < selections; ++k)
+        if (selected[k] >= 0) key[keys++] = pool.entry<T>(row[SLOT], selected[k]);
+    }
+    return keys;
+  }
+
+  int64_t window_size_;
+  float scale_;
+};
+
+template <Form form>
+std::unique_ptr<Kernel> make(const Attributes& a) {
+  return std::make_unique<Attention<form>>(a);
+}
+
+}  // namespace
+
+std::vector<Entry> attention_entries() {
+  return {{"window_attention", make<Form::WINDOW>}, {"draft_attention", make<Form::DRAFT>}, {"sparse_attention", make<Form::SPARSE>}};
+}
+
+}  // namespace dsv41c::cpu

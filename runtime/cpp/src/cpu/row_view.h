@@ -1,0 +1,57 @@
+// Reading the row table, the page table and the paged pools from a kernel.
+#pragma once
+
+#include "kernel.h"
+
+namespace dsv41c::cpu {
+
+// One row of the row table (columns as in kernel.h).
+struct Row {
+  const int32_t* columns;
+  int64_t operator[](RowColumn c) const { return columns[c]; }
+  bool pad() const { return columns[FLAGS] & PAD; }
+  bool image() const { return columns[FLAGS] & IMAGE; }
+  // Whether the row is among the last n of its slot in this table, when it stands at `index`.
+  bool among_last(int64_t n, int64_t index) const {
+    return index >= int64_t{columns[FIRST_ROW]} + columns[COUNT] - n;
+  }
+};
+
+inline Row row_at(const dsv41c_tensor& rows, int64_t index) {
+  return Row{data<int32_t>(rows) + index * NUM_ROW_COLUMNS};
+}
+inline void require_rows(const dsv41c_tensor& rows, int64_t count) {
+  require(rows, "rows", {DSV41C_INT32}, 2);
+  require_size(rows, "rows", 0, count);
+  require_size(rows, "rows", 1, NUM_ROW_COLUMNS);
+}
+
+// A pool [P+1, entries per page, width] seen through page_table [S+1, pages]; page P is the trash page.
+struct PagedPool {
+  const dsv41c_tensor& pool;
+  const dsv41c_tensor& page_table;
+
+  int64_t trash() const { return pool.sizes[0] - 1; }
+  int64_t page_rows() const { return pool.sizes[1]; }
+  int64_t capacity() const { return page_table.sizes[1] * page_rows(); }
+  // Page of entry j of the slot. Pads and unmapped positions lead to the trash page, never outside.
+  int64_t page(int64_t slot, int64_t j) const {
+    const int64_t logical = j / page_rows();
+    if (j < 0 || logical >= page_table.sizes[1]) return trash();
+    const int64_t page = data<int32_t>(page_table)[slot * page_table.sizes[1] + logical];
+    return page < 0 || page > trash() ? trash() : page;
+  }
+  template <class T>
+  T* entry(int64_t slot, int64_t j) const {
+    return data<T>(pool) + (page(slot, j) * page_rows() + j % page_rows()) * pool.sizes[2];
+  }
+};
+
+inline void require_pool(const dsv41c_tensor& pool, const char* name, const dsv41c_tensor& page_table, int32_t dtype,
+                         int64_t width) {
+  require(pool, name, {dtype}, 3);
+  require_size(pool, name, 2, width);
+  require(page_table, "page_table", {DSV41C_INT32}, 2);
+}
+
+}  // namespace dsv41c::cpu

@@ -1,0 +1,79 @@
+// The executor: an opened artifact with its memory, prepared kernels and bound methods.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "artifact.h"
+#include "dsv41c/executor.h"
+#include "kernel_table.h"
+#include "loaded_method.h"
+#include "reservation.h"
+#include "records.h"
+#include "upload.h"
+
+namespace dsv41c {
+
+struct LoadOptions {
+  bool verify_full = false;
+  int32_t poison = 0;  // byte that fills the arena before every method, 0 = off
+  std::vector<const dsv41c_provider*> providers;
+};
+
+// What ATen's own kernels allocate in one run of a method.
+struct WarmUp {
+  int64_t rows = 0;
+  int64_t allocations = 0;
+  int64_t bytes = 0;
+};
+
+class Executor {
+ public:
+  Executor(const std::string& path, const LoadOptions& options);
+
+  void step(const dsv41c_step_inputs& inputs);               // step.cc
+  dsv41c_tensor output(const std::string& name) const;       // step.cc
+  dsv41c_tensor state(const std::string& name) const;
+  const std::string& report() const { return report_; }
+  const RecordRing& records() const { return records_; }
+  const Plan& plan() const { return artifact_.plan(); }
+
+ private:
+  friend std::string render_report(const Executor& executor, double seconds);
+
+  struct LoadedFlow {
+    const Flow* flow;
+    std::vector<size_t> methods;
+    bool needs_all_rows_output;
+  };
+
+  void load_methods();
+  void load_flows();
+  void warm_up();
+  WarmUp warm_up(const LoadedMethod& method) const;
+  const LoadedFlow& choose_flow(const dsv41c_step_inputs& inputs) const;
+  bool holds(const LoadedFlow& flow, const dsv41c_step_inputs& inputs) const;
+  void run_method(size_t index, const dsv41c_step_inputs& inputs, int64_t rows);
+  void poison() const;
+
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();  // first, so that it sees all of loading
+  Artifact artifact_;
+  Reservation reservation_;
+  int32_t poison_;
+  KernelTable kernels_;
+  Regions regions_;
+  UploadCheck upload_check_;
+  std::vector<std::unique_ptr<LoadedMethod>> methods_;  // by plan method index; after the kernels, which outlive them
+  std::vector<LoadedFlow> flows_;
+  std::vector<WarmUp> warm_ups_;  // by plan method index
+  const LoadedFlow* last_flow_ = nullptr;
+  std::vector<int64_t> last_rows_;  // by plan method index, rows of the last step
+  RecordRing records_;
+  std::string report_;
+};
+
+std::string render_report(const Executor& executor, double seconds);
+
+}  // namespace dsv41c

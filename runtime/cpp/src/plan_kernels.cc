@@ -1,0 +1,127 @@
+// Kernels of the plan: native attributes are only checked, composites are read for the verifier.
+#include "plan_bodies.h"
+
+namespace dsv41c {
+
+using nlohmann::json;
+namespace keys = plan_format::keys;
+
+namespace {
+
+Tag read_tag(const json& node, const Path& path) {
+  const Case found = read_keyed(node, path, plan_format::TAG_NAMES);
+  Tag tag;
+  tag.kind = static_cast<TagKind>(found.index);
+  switch (tag.kind) {
+    case TagKind::t:
+    case TagKind::m: tag.locals = {read_integer(found.node, found.path)}; break;
+    case TagKind::ts: tag.locals = read_integers(found.node, found.path); break;
+    case TagKind::i: tag.values = {parse_expr(found.node, found.path)}; break;
+    case TagKind::is: tag.values = read_expressions(found.node, found.path); break;
+    case TagKind::f: check_hex_float(found.node, found.path); break;
+    case TagKind::b:
+      if (!found.node.is_boolean()) malformed("wrong type", found.path, describe(found.node), "a boolean");
+      break;
+    case TagKind::dtype: read_dtype(found.node, found.path); break;
+    case TagKind::s: read_string(found.node, found.path); break;
+    case TagKind::none: check_true(found.node, found.path); break;
+  }
+  return tag;
+}
+
+Call read_call(const json& node, const Path& path) {
+  ObjectReader reader(node, path, keys::Call);
+  Call call;
+  call.op = reader.string("op");
+  call.overload = reader.string("overload");
+  call.args = reader.array("args", read_tag);
+  reader.done();
+  return call;
+}
+
+std::span<const std::string_view> keys_of(LocalKind kind) {
+  switch (kind) {
+    case LocalKind::arg: return keys::ArgLocal;
+    case LocalKind::temp: return keys::TempLocal;
+    case LocalKind::view: return keys::ViewLocal;
+    case LocalKind::constant: return keys::ConstantLocal;
+  }
+  return {};
+}
+
+void check_constant(const json& node, const Path& path) {
+  if (node.is_number_integer()) {
+    read_integer(node, path);
+    return;
+  }
+  constexpr std::string_view names[] = {"f"};
+  const Case found = read_keyed(node, path, names, "an integer");
+  check_hex_float(found.node, found.path);
+}
+
+Local read_local(const json& node, const Path& path) {
+  Local local;
+  local.kind = static_cast<LocalKind>(read_kind(node, path, plan_format::LOCAL_NAMES).index);
+  ObjectReader reader(node, path, keys_of(local.kind), "kind");
+  if (local.kind == LocalKind::arg) local.index = reader.integer("index");
+  if (local.kind == LocalKind::view) local.index = reader.integer("of");
+  local.dtype = reader.dtype("dtype");
+  if (local.kind == LocalKind::constant) {
+    reader.read("value", [](const json& n, const Path& p) { return check_constant(n, p), 0; });
+  } else {
+    local.sizes = reader.read("sizes", read_expressions);
+    local.strides = reader.read("strides", read_expressions);
+    if (local.kind != LocalKind::arg) local.offset = reader.read("offset", read_expression);
+  }
+  reader.done();
+  return local;
+}
+
+void check_attribute(const json& node, const Path& path) {
+  if (node.is_boolean() || node.is_string()) return;
+  if (node.is_number_integer()) {
+    read_integer(node, path);
+    return;
+  }
+  constexpr std::string_view names[] = {"f", "dtype"};
+  const Case found = read_keyed(node, path, names, "an integer or a boolean or a string");
+  if (found.index == 0) check_hex_float(found.node, found.path);
+  if (found.index == 1) read_dtype(found.node, found.path);
+}
+
+int check_attributes(const json& node, const Path& path) {
+  if (!node.is_object()) malformed("wrong type", path, describe(node), "an object");
+  for (const auto& [key, value] : node.items()) check_attribute(value, Path(path, key));
+  return 0;
+}
+
+int read_body(const json& node, const Path& path, Kernel& kernel) {
+  kernel.kind = static_cast<BodyKind>(read_kind(node, path, plan_format::BODY_NAMES).index);
+  const bool native = kernel.kind == BodyKind::native;
+  ObjectReader reader(node, path, native ? std::span<const std::string_view>(keys::NativeBody) : keys::CompositeBody,
+                      "kind");
+  if (native) {
+    kernel.entry = reader.string("entry");
+    reader.read("attributes", check_attributes);
+  } else {
+    kernel.locals = reader.array("locals", read_local);
+    kernel.calls = reader.array("calls", read_call);
+  }
+  reader.done();
+  kernel.body = node.dump();
+  return 0;
+}
+
+}  // namespace
+
+Kernel read_kernel(const json& node, const Path& path) {
+  ObjectReader reader(node, path, keys::Kernel);
+  Kernel kernel;
+  kernel.op = reader.string("op");
+  reader.read("body", [&](const json& n, const Path& p) { return read_body(n, p, kernel); });
+  kernel.scratch_bytes = reader.read("scratch_bytes", read_expression);
+  reader.done();
+  return kernel;
+}
+
+}  // namespace dsv41c

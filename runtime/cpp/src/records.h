@@ -1,0 +1,43 @@
+// Decision records: what every method run of every step did, in a ring that never grows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace dsv41c {
+
+enum class Reason : int8_t { bucket, above_largest_bucket, requested };
+
+inline const char* reason_text(Reason reason) {
+  switch (reason) {
+    case Reason::bucket: return "bucket";
+    case Reason::above_largest_bucket: return "above the largest bucket";
+    case Reason::requested: return "requested";
+  }
+  return "";
+}
+
+struct Record {
+  double us = 0;
+  int32_t method = 0;  // index in the plan
+  int32_t launched_rows = 0;
+  int32_t rows = 0;
+  Reason reason = Reason::bucket;
+};
+
+class RecordRing {
+ public:
+  static constexpr int64_t CAPACITY = 65536;
+
+  RecordRing() : records_(CAPACITY) {}
+  void append(const Record& record) { records_[static_cast<size_t>(count_++ % CAPACITY)] = record; }
+  int64_t count() const { return count_; }
+  int64_t oldest() const { return count_ > CAPACITY ? count_ - CAPACITY : 0; }
+  const Record& at(int64_t index) const { return records_[static_cast<size_t>(index % CAPACITY)]; }
+
+ private:
+  std::vector<Record> records_;
+  int64_t count_ = 0;
+};
+
+}  // namespace dsv41c

@@ -1,0 +1,55 @@
+// The load report: memory by class, launches by provider, what ATen allocates, limits of a step.
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "executor.h"
+
+namespace dsv41c {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json optional(const std::optional<int64_t>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json limits_json(const Limits& limits) {
+  return {{"slots", optional(limits.slots)},           {"pages", optional(limits.pages)},
+          {"pages_per_slot", optional(limits.pages_per_slot)}, {"block_size", optional(limits.block_size)},
+          {"positions", optional(limits.positions)},   {"vocabulary", optional(limits.vocabulary)}};
+}
+
+Json launches_by_provider(const Method& method, const KernelTable& kernels) {
+  Json counts = Json::object();
+  for (const Step& step : method.steps)
+    for (const Launch& launch : step.launches) {
+      Json& count = counts[kernels[launch.kernel].provider->name];
+      count = (count.is_null() ? 0 : count.get<int64_t>()) + 1;
+    }
+  return counts;
+}
+
+}  // namespace
+
+std::string render_report(const Executor& executor, double seconds) {
+  const Memory& memory = executor.plan().memory;
+  Json methods = Json::object(), aten = Json::object();
+  for (size_t i = 0; i < executor.plan().methods.size(); ++i) {
+    const Method& method = executor.plan().methods[i];
+    const WarmUp& warm = executor.warm_ups_[i];
+    methods[method.name] = {{"axis", method.axis},
+                            {"max_rows", executor.methods_[i]->max_rows()},
+                            {"buckets", method.buckets},
+                            {"launches", launches_by_provider(method, executor.kernels_)}};
+    aten[method.name] = {{"rows", warm.rows}, {"allocations", warm.allocations}, {"bytes", warm.bytes}};
+  }
+  const Json report = {{"planned_bytes", memory.total_bytes},
+                       {"reserved_bytes", executor.reservation_.bytes()},
+                       {"memory", {{"state", memory.state_bytes}, {"bridges", memory.bridge_bytes}, {"io", memory.io_bytes}, {"arena", memory.arena_bytes}}},
+                       {"weight_bytes", executor.artifact_.weight_bytes()},
+                       {"seconds", seconds},
+                       {"limits", limits_json(executor.upload_check_.limits())},
+                       {"methods", methods},
+                       {"aten", aten}};
+  return report.dump();
+}
+
+}  // namespace dsv41c

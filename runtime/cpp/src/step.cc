@@ -1,0 +1,101 @@
+// One step: choose a flow, then run its methods from frozen launches, or bound for the call.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+
+#include "dsv41c/plan_generated.h"
+#include "error.h"
+#include "executor.h"
+
+namespace dsv41c {
+namespace {
+
+bool is_identity(const int32_t* list, int64_t count, int64_t rows) {
+  if (count != rows) return false;
+  for (int64_t i = 0; i < count; ++i)
+    if (list[i] != i) return false;
+  return true;
+}
+
+}  // namespace
+
+bool Executor::holds(const LoadedFlow& flow, const dsv41c_step_inputs& inputs) const {
+  if (flow.needs_all_rows_output && !(is_identity(inputs.keep_rows, inputs.num_keep, inputs.num_rows) &&
+                                      is_identity(inputs.logit_rows, inputs.num_logit_rows, inputs.num_rows)))
+    return false;
+  return std::ranges::all_of(flow.methods, [&](size_t index) { return methods_[index]->rows_of(inputs) <= methods_[index]->max_rows(); });
+}
+
+const Executor::LoadedFlow& Executor::choose_flow(const dsv41c_step_inputs& inputs) const {
+  for (const LoadedFlow& flow : flows_)
+    if (holds(flow, inputs)) return flow;
+  std::string bounds;
+  for (const LoadedFlow& flow : flows_)
+    for (size_t index : flow.methods)
+      bounds += (bounds.empty() ? "" : ", ") + flow.flow->name + ": at most " + std::to_string(methods_[index]->max_rows()) + " " + plan().methods[index].axis;
+  throw Error({.code = plan_format::E0801,
+               .subject = "step",
+               .found = std::to_string(inputs.num_rows) + " rows, " + std::to_string(inputs.num_keep) + " kept, " + std::to_string(inputs.num_logit_rows) + " with logits",
+               .needed = "a step that one flow holds (" + bounds + ")",
+               .action = "split the step, or compile with a larger --max-num-batched-tokens; no state was changed"});
+}
+
+void Executor::step(const dsv41c_step_inputs& inputs) {
+  upload_check_.check(inputs);
+  const LoadedFlow& flow = choose_flow(inputs);
+  last_flow_ = &flow;
+  for (size_t index : flow.methods) last_rows_[index] = 0;
+  for (size_t index : flow.methods) {
+    const int64_t rows = methods_[index]->rows_of(inputs);
+    if (rows > 0) run_method(index, inputs, rows);
+  }
+}
+
+void Executor::run_method(size_t index, const dsv41c_step_inputs& inputs, int64_t rows) {
+  const auto begin = std::chrono::steady_clock::now();
+  const LoadedMethod& method = *methods_[index];
+  const BoundMethod* bound = method.least_bucket(rows);
+  Record record{0, static_cast<int32_t>(index), 0, static_cast<int32_t>(rows), bound ? Reason::bucket : Reason::above_largest_bucket};
+  std::optional<BoundMethod> eager;
+  if (inputs.eager || !bound) {
+    if (inputs.eager) record.reason = Reason::requested;
+    bound = &eager.emplace(plan().methods[index], rows, regions_, kernels_, plan_format::E0802);
+  }
+  record.launched_rows = static_cast<int32_t>(bound->rows());
+  poison();
+  method.write_inputs(inputs, rows, bound->rows());
+  bound->run();
+  last_rows_[index] = rows;
+  record.us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  records_.append(record);
+}
+
+// Debug: nothing in the arena may be read before a launch of the same method wrote it.
+void Executor::poison() const {
+  if (poison_ != 0) std::memset(reservation_.arena(), poison_, static_cast<size_t>(reservation_.arena_bytes()));
+}
+
+dsv41c_tensor Executor::output(const std::string& name) const {
+  std::string known;
+  if (last_flow_)
+    for (size_t index : last_flow_->methods)
+      for (const Port& port : plan().methods[index].outputs) {
+        if (port.name != name) {
+          known += (known.empty() ? "" : ", ") + port.name;
+          continue;
+        }
+        // Views are made at the bound, where every size is at least 1; the rows of the step replace the first size.
+        const Method& method = plan().methods[index];
+        dsv41c_tensor t = regions_.tensor(method, port.value, {{method.symbol, methods_[index]->max_rows()}});
+        t.sizes[0] = last_rows_[index];
+        return t;
+      }
+  throw Error({.code = plan_format::E0801,
+               .subject = "output " + name,
+               .found = last_flow_ ? "no such output of the last step" : "no step has run yet",
+               .needed = last_flow_ ? "one of: " + known : "a step before its outputs are read",
+               .action = "correct the name or run a step"});
+}
+
+}  // namespace dsv41c

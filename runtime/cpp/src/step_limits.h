@@ -1,0 +1,25 @@
+// What a step may ask for, read from the plan: slots, pages, positions and token ids.
+#pragma once
+
+#include <optional>
+
+#include "plan.h"
+
+namespace dsv41c {
+
+// A plan without the state or output in question leaves a limit empty, and that check out.
+struct Limits {
+  std::optional<int64_t> slots;
+  std::optional<int64_t> pages;
+  std::optional<int64_t> pages_per_slot;
+  std::optional<int64_t> block_size;
+  std::optional<int64_t> positions;
+  std::optional<int64_t> vocabulary;
+  const int32_t* slot_position = nullptr;  // state tensors, null when the plan has none
+  const int32_t* slot_token = nullptr;
+  const int32_t* page_table = nullptr;
+};
+
+Limits limits_of(const Plan& plan, const uint8_t* state);
+
+}  // namespace dsv41c

@@ -1,0 +1,79 @@
+// The families of verifier rules; each is the counterpart of runtime/plan/verify_<family>.py.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "verify_geometry.h"
+
+namespace dsv41c::verifier {
+
+// A value's root (itself unless it is a view), the root's storage and its bytes at lo and hi.
+struct Placed {
+  int64_t root = 0;
+  const Storage* storage = nullptr;
+  Range lo;
+  Range hi;
+  const Range& at(bool is_hi) const { return is_hi ? hi : lo; }
+};
+
+// What launches of a kernel must respect.
+struct KernelFacts {
+  std::map<int64_t, int64_t> scratch_bytes;                     // rows -> bytes
+  std::map<int64_t, int32_t> arguments;                         // index -> dtype
+  std::map<std::pair<int64_t, int64_t>, int64_t> span_bytes;    // (rows, index) -> bytes
+  std::set<int64_t> written;
+  std::set<int64_t> read_first;
+};
+
+// Bytes that belong to `place` from moment first to moment last, both included.
+struct Lifetime {
+  std::string (*place)(const void* owner, int64_t root);
+  const void* owner;
+  int64_t root;
+  Range bytes;
+  int64_t first;
+  int64_t last;
+};
+
+// Bridges that a method writes, and the place of the first read of those that it needs from before.
+struct BridgeUse {
+  std::set<int64_t> written;
+  std::map<int64_t, std::string> needed;
+};
+
+void check_tables(const Plan& plan);
+std::vector<KernelFacts> check_kernels(const Plan& plan);
+std::vector<Placed> place_values(const Plan& plan, const Method& method, const Symbol& symbol);
+void check_ports(const Method& method);
+void check_launches(const Plan& plan, const Method& method, const Symbol& symbol, const std::vector<Placed>& placed,
+                    const std::vector<KernelFacts>& kernels);
+void check_lifetimes(const Method& method, const std::vector<Placed>& placed);
+void check_disjoint_lives(std::vector<Lifetime> lives);
+BridgeUse check_dataflow(const Method& method, const std::vector<Placed>& placed);
+void check_flows(const Plan& plan, const std::vector<BridgeUse>& uses);
+void check_io(const Plan& plan, const std::vector<std::vector<Placed>>& placed);
+
+template <class Range, class Project>
+void check_unique(const Range& items, Project name_of, const std::string& what) {
+  std::set<std::string> seen;
+  for (const auto& item : items)
+    if (!seen.insert(name_of(item)).second)
+      broken("duplicate name", what + " " + name_of(item), "two of " + name_of(item), "one of each name");
+}
+
+// Calls f(number, launch) for all launches of the method in the order they run, numbered through its steps.
+template <class F>
+void for_each_launch(const Method& method, F f) {
+  int64_t index = 0;
+  for (const Step& step : method.steps)
+    for (const Launch& launch : step.launches) f(index++, launch);
+}
+
+inline bool writes(const Argument& argument) {
+  return argument.kind == ArgumentKind::out || argument.kind == ArgumentKind::inout;
+}
+
+}  // namespace dsv41c::verifier

@@ -1,0 +1,55 @@
+"""Limits: the bounds an artifact puts on requests, as the generation loop and the prompt checks need them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dsv41c.runtime.manifest import Manifest, read_json
+from dsv41c.runtime.plan.errors import Dsv41cError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Lengths in tokens. `eos_ids` end a request unless it ignores them."""
+
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int
+    vocab_size: int
+    eos_ids: frozenset[int]
+
+    @classmethod
+    def read(cls, artifact: Path) -> Limits:
+        manifest = Manifest.read(artifact)
+        names = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size")
+        return cls(*(manifest.integer_option(name) for name in names), _vocab_size(artifact), _eos_ids(artifact))
+
+    @property
+    def pages_per_slot(self) -> int:
+        return -(-self.max_model_len // self.block_size)
+
+
+def _vocab_size(artifact: Path) -> int:
+    config = read_json(artifact / "config.json")
+    text = config.get("text_config")
+    size = (text if isinstance(text, dict) else config).get("vocab_size")
+    if type(size) is not int:
+        raise _malformed(artifact, "config.json", f"vocab_size = {size!r}")
+    return size
+
+
+def _eos_ids(artifact: Path) -> frozenset[int]:
+    """generation_config.json decides where it exists, as in Hugging Face libraries; it may list several ids."""
+    name = "generation_config.json" if (artifact / "generation_config.json").is_file() else "config.json"
+    value = read_json(artifact / name).get("eos_token_id")
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(type(i) is int for i in ids):
+        raise _malformed(artifact, name, f"eos_token_id = {value!r}")
+    return frozenset(ids)
+
+
+def _malformed(artifact: Path, name: str, found: str) -> Dsv41cError:
+    return Dsv41cError("DSV41C-E0703", f"bad artifact file {artifact / name}", found=found, needed="integers",
+                       do="compile the artifact again")

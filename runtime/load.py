@@ -1,0 +1,157 @@
+"""Loads an artifact: a thin object over the C++ executor, which does all the work."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dsv41c.runtime.aten import aten_provider
+from dsv41c.runtime.binding import Error, LoadOptions, Record, StepInputs, Tensor, interface
+from dsv41c.runtime.plan.errors import Dsv41cError
+
+Array = npt.NDArray[Any]
+ERROR_BYTES = 16384
+# By dsv41c_dtype; dtypes that NumPy lacks appear as unsigned integers of their width.
+_NUMPY_DTYPES = (np.float32, np.uint16, np.uint8, np.uint8, np.int8, np.uint8, np.int32, np.int64, np.float64, np.bool_)
+
+
+@dataclass(frozen=True)
+class DecisionRecord:
+    """What one method run of one step did."""
+
+    method: str
+    bucket: int
+    rows: int
+    pad_rows: int
+    eager: bool
+    reason: str
+    us: float
+
+    @property
+    def mode(self) -> str:
+        return "eager" if self.eager else "bucketed"
+
+
+def load(path: str | os.PathLike[str], verify: Literal["header", "full"] = "header", *, poison: int = 0) -> Runtime:
+    """Open an artifact. `verify="full"` digests every file; `poison` (1..255) is a debug fill of dead memory."""
+    if verify not in ("header", "full"):
+        raise Dsv41cError("DSV41C-E0901", "verify", found=repr(verify), needed="'header' or 'full'", do="correct the call")
+    addresses = [aten_provider()] if _needs_aten(Path(path)) else []
+    providers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+    options = LoadOptions(verify == "full", len(addresses), providers, poison, 0)
+    handle = ctypes.c_void_p()
+    _call(interface().open, os.fsencode(path), ctypes.byref(options), ctypes.byref(handle))
+    return Runtime(handle)
+
+
+def heap_allocations() -> int:
+    """Heap allocations that the executor's library has made in this process."""
+    return interface().heap_allocations()
+
+
+class Runtime:
+    """An opened artifact. Arrays it returns are views: valid until the next step and until close()."""
+
+    def __init__(self, handle: ctypes.c_void_p) -> None:
+        self._open_handle: ctypes.c_void_p | None = handle
+
+    def step(self, upload: Array, keep_rows: Array, logit_rows: Array, eager: bool = False) -> None:
+        """Run one step: upload int32 [n, 5]; keep_rows index its rows, logit_rows index the kept rows."""
+        rows, keep, logits = _int32(upload, "upload", 5), _int32(keep_rows, "keep_rows", 0), _int32(logit_rows, "logit_rows", 0)
+        inputs = StepInputs(rows.ctypes.data, len(rows), keep.ctypes.data, len(keep), logits.ctypes.data, len(logits),
+                            eager, 0)
+        _call(interface().step, self._handle, ctypes.byref(inputs))
+
+    def output(self, name: str) -> Array:
+        """An output of the last step, one row for each requested row."""
+        return self._view(interface().output, name)
+
+    def state(self, name: str) -> Array:
+        """A state tensor in place (bfloat16 as uint16)."""
+        return self._view(interface().state, name)
+
+    def num_records(self) -> int:
+        return interface().num_records(self._handle)
+
+    def records(self, since: int = 0) -> list[DecisionRecord]:
+        """Decision records from number `since` on; the newest 65,536 are kept."""
+        return [self._record(index) for index in range(since, self.num_records())]
+
+    def report(self) -> dict[str, Any]:
+        """Memory, launches, ATen allocations and limits as found at load."""
+        report: dict[str, Any] = json.loads(interface().report(self._handle))
+        return report
+
+    def close(self) -> None:
+        """Release everything; views of outputs and state must not be used afterwards."""
+        if self._open_handle is not None:
+            interface().close(self._open_handle)
+            self._open_handle = None
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    @property
+    def _handle(self) -> ctypes.c_void_p:
+        if self._open_handle is None:
+            raise Dsv41cError("DSV41C-E0801", "runtime", found="a closed runtime", needed="an open one", do="load it again")
+        return self._open_handle
+
+    def _view(self, function: Any, name: str) -> Array:
+        tensor = Tensor()
+        _call(function, self._handle, name.encode(), ctypes.byref(tensor))
+        return _as_array(tensor)
+
+    def _record(self, index: int) -> DecisionRecord:
+        record = Record()
+        _call(interface().record_at, self._handle, index, ctypes.byref(record))
+        return DecisionRecord(record.method.decode(), record.bucket, record.rows, record.pad_rows, bool(record.eager),
+                              record.reason.decode(), record.us)
+
+
+def _needs_aten(path: Path) -> bool:
+    """Whether the manifest asks for ATen. A manifest that cannot be read is left to the executor's own checks."""
+    try:
+        manifest = json.loads((path / "dsv41c.json").read_bytes())
+        return not manifest["plan_only"] and "aten_composites" in manifest["required_features"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _call(function: Any, *arguments: Any) -> None:
+    text = ctypes.create_string_buffer(ERROR_BYTES)
+    error = Error(ctypes.cast(text, ctypes.c_char_p), ERROR_BYTES)
+    if function(*arguments, ctypes.byref(error)) != 0:
+        raise Dsv41cError.from_json(json.loads(text.value))
+
+
+def _int32(values: Array, name: str, columns: int) -> npt.NDArray[np.int32]:
+    array = np.asarray(values)
+    shape_ok = array.ndim == 2 and array.shape[1] == columns if columns else array.ndim == 1
+    if array.dtype != np.int32 or not shape_ok:
+        raise Dsv41cError("DSV41C-E0801", name, found=f"{array.dtype} {list(array.shape)}",
+                          needed=f"int32 [n, {columns}]" if columns else "int32 [n]", do="convert the array")
+    return np.ascontiguousarray(array)
+
+
+def _as_array(tensor: Tensor) -> Array:
+    dtype = np.dtype(_NUMPY_DTYPES[tensor.dtype])
+    sizes, strides = tensor.sizes[:tensor.ndim], tensor.strides[:tensor.ndim]
+    if 0 in sizes:
+        return np.empty(sizes, dtype)
+    last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    buffer = (ctypes.c_char * ((last + 1) * dtype.itemsize)).from_address(tensor.data)
+    return np.ndarray(sizes, dtype, buffer, strides=[stride * dtype.itemsize for stride in strides])

@@ -1,0 +1,42 @@
+"""Names, codes and limits of the plan format, and how a dataclass of the schema says its JSON tag."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+PLAN_VERSION = 1
+FORMAT_VERSION = 1  # of the artifact directory
+ALIGNMENT = 64      # bytes; every region and every offset into one
+MAX_DIMS = 6
+MAX_BYTES = 2**60   # of one tensor, offset or region: sums of a few never leave int64
+ROWS = "rows"       # the symbol of kernel expressions: the method's symbol at the launch
+
+FEATURES = ("aten_composites", "native_cpu")
+TARGETS = ("cpu",)
+AXES = ("rows", "kept_rows", "output_rows")
+PAD_RULES = ("rows", "valid", "none")
+FLOW_REQUIREMENTS = ("all_rows_output", "nothing")
+
+
+class Dtype(NamedTuple):
+    code: int  # dsv41c_dtype in provider.h
+    item_bytes: int
+
+
+DTYPES: dict[str, Dtype] = {
+    "float32": Dtype(0, 4),
+    "bfloat16": Dtype(1, 2),
+    "float8_e4m3fn": Dtype(2, 1),
+    "float8_e8m0fnu": Dtype(3, 1),
+    "int8": Dtype(4, 1),
+    "uint8": Dtype(5, 1),
+    "int32": Dtype(6, 4),
+    "int64": Dtype(7, 8),
+    "float64": Dtype(8, 8),
+    "bool": Dtype(9, 1),
+}
+
+
+class Tag(NamedTuple):
+    name: str
+    form: Literal["kind", "value", "object"]

@@ -1,0 +1,278 @@
+"""The plan as frozen dataclasses: the executor's only instruction set, and the source of plan_generated.h.
+
+A dataclass with a TAG is one case of a tagged union. Its form says how the JSON carries the tag:
+  "kind"    {"kind": name, ...fields}
+  "value"   {name: the only field}, or {name: true} without fields
+  "object"  {name: {...fields}}
+Every other dataclass is an object with exactly its fields as keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dsv41c.runtime.plan.bodies import (
+    ArgLocal,
+    Attribute,
+    BoolTag,
+    Call,
+    CallArgument,
+    CompositeBody,
+    ConstantLocal,
+    DtypeTag,
+    FloatTag,
+    IntListTag,
+    IntTag,
+    Kernel,
+    Local,
+    MutableTag,
+    NativeBody,
+    NoneTag,
+    StringTag,
+    TempLocal,
+    TensorListTag,
+    TensorTag,
+    ViewLocal,
+)
+from dsv41c.runtime.plan.expr import Binary, Expr
+from dsv41c.runtime.plan.format import (
+    ALIGNMENT,
+    AXES,
+    DTYPES,
+    FEATURES,
+    FLOW_REQUIREMENTS,
+    FORMAT_VERSION,
+    MAX_BYTES,
+    MAX_DIMS,
+    PAD_RULES,
+    PLAN_VERSION,
+    ROWS,
+    TARGETS,
+    Dtype,
+    Tag,
+)
+
+__all__ = [
+    "ALIGNMENT", "AXES", "Absent", "ArenaStorage", "ArgLocal", "Argument", "Attribute", "Binary", "BoolTag",
+    "Break", "Bridge", "BridgeStorage", "Call", "CallArgument", "Check", "CompositeBody", "ConstantLocal",
+    "DTYPES", "Dtype", "DtypeTag", "Expr", "FEATURES", "FLOW_REQUIREMENTS", "FORMAT_VERSION", "FloatTag",
+    "Flow", "In", "InOut", "IntListTag", "IntTag", "IoStorage", "Kernel", "Launch", "Local", "MAX_BYTES",
+    "MAX_DIMS", "Memory", "Method", "MutableTag", "NativeBody", "NoneTag", "Out", "PAD_RULES", "PLAN_VERSION",
+    "Plan", "Port", "Provenance", "ROWS", "Segment", "State", "StateStorage", "Step", "Storage", "StringTag",
+    "Symbol", "TARGETS", "Tag", "TempLocal", "TensorListTag", "TensorTag", "Value", "ViewLocal",
+    "ViewStorage", "Weight", "WeightStorage",
+]
+
+# --- methods ---------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArenaStorage:
+    TAG: ClassVar[Tag] = Tag("arena", "value")
+    offset: int
+
+
+@dataclass(frozen=True)
+class WeightStorage:
+    TAG: ClassVar[Tag] = Tag("weight", "value")
+    index: int
+
+
+@dataclass(frozen=True)
+class StateStorage:
+    TAG: ClassVar[Tag] = Tag("state", "value")
+    index: int
+
+
+@dataclass(frozen=True)
+class BridgeStorage:
+    TAG: ClassVar[Tag] = Tag("bridge", "value")
+    index: int
+
+
+@dataclass(frozen=True)
+class IoStorage:
+    TAG: ClassVar[Tag] = Tag("io", "value")
+    offset: int
+
+
+@dataclass(frozen=True)
+class ViewStorage:
+    """Part of an earlier value; offset in elements of the view's dtype."""
+
+    TAG: ClassVar[Tag] = Tag("view", "object")
+    of: int
+    offset: Expr
+
+
+Storage = ArenaStorage | WeightStorage | StateStorage | BridgeStorage | IoStorage | ViewStorage
+
+
+@dataclass(frozen=True)
+class Value:
+    """pads: "rows" = pad rows hold harmless data, "valid" = proven valid indices, "none" = no row axis."""
+
+    name: str
+    dtype: str
+    sizes: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    storage: Storage
+    pads: str
+
+
+@dataclass(frozen=True)
+class Port:
+    """pad: the fill of one row, one int per column; empty for outputs."""
+
+    name: str
+    value: int
+    pad: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class In:
+    TAG: ClassVar[Tag] = Tag("in", "value")
+    value: int
+
+
+@dataclass(frozen=True)
+class InOut:
+    TAG: ClassVar[Tag] = Tag("inout", "value")
+    value: int
+
+
+@dataclass(frozen=True)
+class Out:
+    TAG: ClassVar[Tag] = Tag("out", "value")
+    value: int
+
+
+@dataclass(frozen=True)
+class Absent:
+    """An optional tensor that this launch leaves out."""
+
+    TAG: ClassVar[Tag] = Tag("none", "value")
+
+
+Argument = In | InOut | Out | Absent
+
+
+@dataclass(frozen=True)
+class Launch:
+    name: str
+    kernel: int
+    tensors: tuple[Argument, ...]
+    scratch: int | None
+
+
+@dataclass(frozen=True)
+class Segment:
+    TAG: ClassVar[Tag] = Tag("segment", "object")
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True)
+class Break:
+    TAG: ClassVar[Tag] = Tag("break", "object")
+    op: str
+    reason: str
+    launches: tuple[Launch, ...]
+
+
+Step = Segment | Break
+
+
+@dataclass(frozen=True)
+class Method:
+    name: str
+    axis: str
+    symbol: str
+    buckets: tuple[int, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    values: tuple[Value, ...]
+    steps: tuple[Step, ...]
+    arena_bytes: int
+
+
+# --- the plan ---------------------------------------------
+
+
+@dataclass(frozen=True)
+class Provenance:
+    model_digest: str
+    options: dict[str, str | int | bool]
+    producer: str
+
+
+@dataclass(frozen=True)
+class Symbol:
+    name: str
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    state_bytes: int
+    bridge_bytes: int
+    io_bytes: int
+    arena_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class Weight:
+    name: str
+    dtype: str
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    name: str
+    dtype: str
+    sizes: tuple[int, ...]
+    offset: int
+    fill: int
+
+
+@dataclass(frozen=True)
+class Bridge:
+    name: str
+    dtype: str
+    sizes: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Methods that run one after another; the first flow of the plan that fits a step is taken."""
+
+    name: str
+    methods: tuple[str, ...]
+    requires: str
+
+
+@dataclass(frozen=True)
+class Check:
+    prompt: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    version: int
+    required_features: tuple[str, ...]
+    target: str
+    provenance: Provenance
+    symbols: tuple[Symbol, ...]
+    memory: Memory
+    weights: tuple[Weight, ...]
+    state: tuple[State, ...]
+    bridges: tuple[Bridge, ...]
+    kernels: tuple[Kernel, ...]
+    methods: tuple[Method, ...]
+    flows: tuple[Flow, ...]
+    checks: tuple[Check, ...]

@@ -1,0 +1,118 @@
+"""Rules of one launch: indices, what it may write, its scratch, and that what it writes shares no byte."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dsv41c.runtime.plan.errors import Dsv41cError
+from dsv41c.runtime.plan.schema import (
+    Absent,
+    ArenaStorage,
+    InOut,
+    Launch,
+    Method,
+    Out,
+    Plan,
+    StateStorage,
+    Symbol,
+    WeightStorage,
+)
+from dsv41c.runtime.plan.verify_dataflow import launches_of
+from dsv41c.runtime.plan.verify_geometry import broken, check_index, launch_place, value_place
+from dsv41c.runtime.plan.verify_kernels import KernelFacts
+from dsv41c.runtime.plan.verify_values import Placed
+
+
+def check_launches(
+    plan: Plan, method: Method, symbol: Symbol, placed: Sequence[Placed], kernels: Sequence[KernelFacts]
+) -> None:
+    for index, launch in launches_of(method):
+        where = launch_place(method, index, launch)
+        check_index(launch.kernel, len(plan.kernels), "kernel", where)
+        for argument in launch.tensors:
+            if not isinstance(argument, Absent):
+                check_index(argument.value, len(method.values), "value", where)
+        _check_scratch(method, launch, symbol, placed, kernels[launch.kernel], where)
+        _check_written(method, launch, placed, where)
+        _check_overlaps(method, launch, placed, where)
+        _check_body_arguments(method, launch, symbol, placed, kernels[launch.kernel], where)
+
+
+def _check_scratch(
+    method: Method, launch: Launch, symbol: Symbol, placed: Sequence[Placed], facts: KernelFacts, where: str
+) -> None:
+    if launch.scratch is not None:
+        check_index(launch.scratch, len(method.values), "scratch", where)
+        if not isinstance(method.values[launch.scratch].storage, ArenaStorage):
+            raise broken("scratch outside the arena", where, value_place(method, launch.scratch),
+                         "a value with arena storage")
+    for rows, is_hi in ((symbol.lo, False), (symbol.hi, True)):
+        needed, size = facts.scratch_bytes[rows], 0
+        if launch.scratch is not None:
+            bytes_ = placed[launch.scratch].at(is_hi)
+            size = bytes_.end - bytes_.begin
+        if size < needed:
+            raise broken("scratch is too small", where, f"{size} bytes at {symbol.name} = {rows}",
+                         f"{needed} bytes")
+
+
+def _check_written(method: Method, launch: Launch, placed: Sequence[Placed], where: str) -> None:
+    for argument in launch.tensors:
+        if not isinstance(argument, (Out, InOut)):
+            continue
+        storage, found = placed[argument.value].storage, value_place(method, argument.value)
+        if isinstance(storage, WeightStorage):
+            raise broken("weight is written", where, found, "weights only as in")
+        if isinstance(storage, StateStorage) and isinstance(argument, Out):
+            raise broken("state is written as out", where, found, "state as in or inout")
+
+
+def _check_overlaps(method: Method, launch: Launch, placed: Sequence[Placed], where: str) -> None:
+    """Ranges at the bound: torch and the native kernels both rely on it and check nothing."""
+    values = [(a.value, isinstance(a, (Out, InOut))) for a in launch.tensors if not isinstance(a, Absent)]
+    if launch.scratch is not None:
+        values.append((launch.scratch, True))
+    for i, (first, first_written) in enumerate(values):
+        for second, second_written in values[i + 1:]:
+            if (first_written or second_written) and placed[first].hi.overlaps(placed[second].hi):
+                raise broken("written tensor overlaps another", where,
+                             f"{value_place(method, first)} at {placed[first].hi}",
+                             f"no byte of {value_place(method, second)} at {placed[second].hi}")
+
+
+def _check_body_arguments(
+    method: Method, launch: Launch, symbol: Symbol, placed: Sequence[Placed], facts: KernelFacts, where: str
+) -> None:
+    """A composite finds the tensors that its body uses, large enough, and writable where it writes."""
+    for index, dtype in sorted(facts.arguments.items()):
+        check_index(index, len(launch.tensors), "argument", where)
+        argument = launch.tensors[index]
+        if isinstance(argument, Absent):
+            raise broken("body uses an absent argument", where, f"argument {index}", "a tensor")
+        value = method.values[argument.value]
+        if value.dtype != dtype:
+            raise broken("argument of the wrong dtype", where, f"argument {index} {value.dtype}", dtype)
+        for rows, is_hi in ((symbol.lo, False), (symbol.hi, True)):
+            bytes_ = placed[argument.value].at(is_hi)
+            if facts.span_bytes[rows, index] > bytes_.end - bytes_.begin:
+                raise broken("argument is too small", where,
+                             f"argument {index}, {bytes_.end - bytes_.begin} bytes",
+                             f"{facts.span_bytes[rows, index]} bytes at {symbol.name} = {rows}")
+        if index in facts.written and not isinstance(argument, (Out, InOut)):
+            raise broken("body writes an input", where, f"argument {index}", "out or inout")
+        if isinstance(argument, Out) and (index not in facts.written or index in facts.read_first):
+            raise _not_written(index, where)
+    _check_outs_used(launch, facts, where)
+
+
+def _check_outs_used(launch: Launch, facts: KernelFacts, where: str) -> None:
+    if not facts.is_composite:
+        return
+    for index, argument in enumerate(launch.tensors):
+        if isinstance(argument, Out) and index not in facts.arguments:
+            raise _not_written(index, where)
+
+
+def _not_written(index: int, where: str) -> Dsv41cError:
+    return broken("out is not written first", where, f"argument {index}",
+                  "a body that writes it before reading")

@@ -1,0 +1,85 @@
+"""step_rows: the upload of one step from the rows that each active request contributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from dsv41c.runtime.limits import Limits
+from dsv41c.runtime.requests import Request
+
+START = 1  # FLAGS bit: the slot begins at position 0
+ON_DEVICE = -1  # TOKEN: the one that the slot's last step chose
+NO_PAGE = -1
+Int32 = npt.NDArray[np.int32]
+
+
+@dataclass(eq=False)  # two requests are never the same one
+class ActiveRequest:
+    """A request in a slot. `position` counts the rows that the slot's state already holds."""
+
+    request: Request
+    index: int
+    slot: int
+    position: int = 0
+    tokens: list[int] = field(default_factory=list)
+    logits: list[npt.NDArray[np.float32]] = field(default_factory=list)
+
+    @property
+    def num_prompt_rows_left(self) -> int:
+        return max(len(self.request.prompt_ids) - self.position, 0)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The next `count` rows of a request in one step."""
+
+    active: ActiveRequest
+    count: int
+
+    @property
+    def gives_token(self) -> bool:
+        """Whether the last of these rows is the last one the request knows."""
+        return self.count >= self.active.num_prompt_rows_left
+
+
+def choose_parts(active: Sequence[ActiveRequest], max_rows: int) -> list[Part]:
+    """One row for each decoding request first, then prompts in the given order until the step is full."""
+    parts = [Part(a, 1) for a in active if not a.num_prompt_rows_left]
+    room = max_rows - len(parts)
+    for waiting in (a for a in active if a.num_prompt_rows_left):
+        count = min(waiting.num_prompt_rows_left, room)
+        if count == 0:
+            break
+        parts.append(Part(waiting, count))
+        room -= count
+    return parts
+
+
+def step_rows(parts: Sequence[Part], limits: Limits) -> tuple[Int32, Int32]:
+    """upload int32 `[n, 5]`, and the rows whose logits are wanted: the last row of each part that gives a token."""
+    upload = np.concatenate([_rows(part, limits) for part in parts])
+    ends = np.cumsum([part.count for part in parts]) - 1
+    return upload, ends[[part.gives_token for part in parts]].astype(np.int32)
+
+
+def _rows(part: Part, limits: Limits) -> Int32:
+    """Columns SLOT, OFFSET, TOKEN, FLAGS, PAGE. Slot s owns the pages s*k .. s*k+k-1."""
+    active, offsets = part.active, np.arange(part.count)
+    positions = active.position + offsets
+    pages = active.slot * limits.pages_per_slot + positions // limits.block_size
+    rows = np.empty((part.count, 5), dtype=np.int32)
+    rows[:, 0], rows[:, 1], rows[:, 2] = active.slot, offsets, _token_column(part)
+    rows[:, 3] = START if active.position == 0 else 0
+    rows[:, 4] = np.where(positions % limits.block_size == 0, pages, NO_PAGE)
+    return rows
+
+
+def _token_column(part: Part) -> Sequence[int]:
+    active = part.active
+    if active.num_prompt_rows_left:
+        return active.request.prompt_ids[active.position : active.position + part.count]
+    return [ON_DEVICE if active.request.is_greedy else active.tokens[-1]]

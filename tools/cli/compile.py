@@ -1,0 +1,65 @@
+"""`dsv41c compile`: a checkpoint directory goes in, an artifact directory comes out."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from dsv41c.compiler.driver import Compiled
+
+
+def compile_command(
+    checkpoint: Annotated[Path, typer.Argument(metavar="CKPT", help="Checkpoint in Hugging Face layout.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="ART", help="Directory to write; it must not exist.")],
+    max_model_len: Annotated[int | None, typer.Option(help="Most tokens of a request, prompt and output together. "
+                                                      "Default: the model's limit, at most 4096.")] = None,
+    max_num_seqs: Annotated[int, typer.Option(help="Most requests at a time.")] = 16,
+    max_num_batched_tokens: Annotated[int, typer.Option(help="Most tokens of one step.")] = 512,
+    block_size: Annotated[int, typer.Option(help="Tokens of a page of the compressed cache.")] = 128,
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
+    quantizers: Annotated[str, typer.Option(help="off, or fake: activations and caches rounded as the model does.")] = "fake",
+    target: Annotated[str, typer.Option(help="cpu.")] = "cpu",
+    plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: the artifact can be inspected, not run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+) -> None:
+    """Compile a checkpoint to an artifact."""
+    from dsv41c.compiler.driver import compile_checkpoint
+    from dsv41c.compiler.options import CompileOptions
+    from dsv41c.tools.cli.progress import phases
+
+    options = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs,
+                             max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, dtype=dtype,
+                             quantizers=quantizers, target=target, plan_only=plan_only)
+    start = time.perf_counter()
+    with phases() as progress:
+        compiled = compile_checkpoint(checkpoint, output, options, progress)
+    result = _result(compiled, output, time.perf_counter() - start)
+    if as_json:
+        print(json.dumps(result, ensure_ascii=False))
+        return
+    launches = " ".join(f"{m['name']}={m['launches']}" for m in result["methods"])
+    print(f"artifact {output}: plan {result['plan_bytes']} bytes, launches {launches}, "
+          f"memory {result['memory']['total_bytes']} bytes, {result['seconds']:.1f} s", file=sys.stderr)
+
+
+def _result(compiled: Compiled, output: Path, seconds: float) -> dict[str, Any]:
+    plan = compiled.plan
+    methods = [{"name": m.name, "buckets": list(m.buckets), "launches": sum(len(s.launches) for s in m.steps)}
+               for m in plan.methods]
+    return {
+        "schema_version": 1,
+        "path": str(output),
+        "plan_only": compiled.options.plan_only,
+        "options": compiled.options.to_json(),
+        "methods": methods,
+        "memory": vars(plan.memory),
+        "plan_bytes": (output / "plan.json").stat().st_size,
+        "surplus_tensors": len(compiled.view.surplus),
+        "seconds": round(seconds, 3),
+    }

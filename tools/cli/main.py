@@ -1,0 +1,88 @@
+"""The `dsv41c` command: its subcommands, and how every error becomes an exit code (tools/docs/exit-codes.md)."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from dsv41c.runtime.plan.errors import INTERNAL, MEMORY, Dsv41cError
+from dsv41c.tools.cli.bench import bench_app
+from dsv41c.tools.cli.checkpoint import checkpoint_app
+from dsv41c.tools.cli.compile import compile_command
+from dsv41c.tools.cli.inspect import inspect_command
+from dsv41c.tools.cli.run import run_command
+
+INTERRUPTED = 130
+
+# Plain help text: the rich form costs more time than everything else that --help does.
+app = typer.Typer(name="dsv41c", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+                  pretty_exceptions_enable=False)
+app.add_typer(checkpoint_app, name="checkpoint")
+app.command("compile")(compile_command)
+app.command("run")(run_command)
+app.command("inspect")(inspect_command)
+app.add_typer(bench_app, name="bench")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from dsv41c import __version__
+
+        print(f"dsv41c {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _dsv41c(
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show the traceback of an internal error.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True,
+                                          help="Print the version and exit.")] = False,
+) -> None:
+    """Compile DeepSeek-V4.1-Flash checkpoints ahead of time and run the artifacts."""
+
+
+def main() -> None:
+    """Never returns: ends the process with an exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Exit code of one command line. Usage errors, --help and Ctrl-C arrive here as SystemExit from Typer."""
+    try:
+        app(arguments)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else INTERNAL
+    except Dsv41cError as error:
+        return _report(error, arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except MemoryError:
+        print("out of memory", file=sys.stderr)
+        return MEMORY
+    except Exception as error:
+        return _report_internal(error, arguments)
+    return 0
+
+
+def _report(error: Dsv41cError, arguments: list[str]) -> int:
+    """stdout stays empty, so that whoever parses it never mistakes an error for a result."""
+    print(json.dumps(error.to_json()) if "--json" in arguments else str(error), file=sys.stderr)
+    return error.exit_code
+
+
+def _report_internal(error: Exception, arguments: list[str]) -> int:
+    if any(a in ("-v", "--verbose") for a in arguments):
+        traceback.print_exception(error)
+        return INTERNAL
+    first = (str(error).strip() or "no message").splitlines()[0]
+    print(f"internal error: {type(error).__name__}: {first}\n"
+          f"  do      report it with the output of `dsv41c -v ...`", file=sys.stderr)
+    return INTERNAL
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""`dsv41c run`: generates from prompts with an artifact."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from dsv41c.runtime.load import DecisionRecord, Runtime
+    from dsv41c.runtime.requests import Completion
+    from dsv41c.runtime.tokenizer import Tokenizer
+    from dsv41c.tools.cli.prompts import PromptOptions
+
+
+def run_command(
+    artifact: Annotated[Path, typer.Argument(metavar="ART", help="Artifact directory.")],
+    prompt: Annotated[str | None, typer.Option(help="Text; needs an artifact with a tokenizer.")] = None,
+    prompt_ids: Annotated[str | None, typer.Option(metavar="1,2,3", help="Token ids.")] = None,
+    prompts_file: Annotated[Path | None, typer.Option(help="JSON lines: a string, a list of ids, or an object with "
+                                                      "prompt or prompt_ids and settings. One batch.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Most tokens of each request.")] = 64,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Draw from the likeliest ids that hold this probability.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of the draws; the same for each request.")] = 0,
+    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on after the end of sequence.")] = False,
+    eager: Annotated[bool, typer.Option("--eager", help="Bind at the exact size even where a bucket fits.")] = False,
+    dump_logits: Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Write float32 logits: array r{i} for "
+                                                     "request i, one row for each returned token.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+) -> None:
+    """Generate text, or token ids where the artifact has no tokenizer."""
+    from dsv41c.runtime.requests import Request
+    from dsv41c.tools.cli.prompts import PromptOptions
+
+    settings = Request((), max_new_tokens, temperature=temperature, top_p=top_p, seed=seed, ignore_eos=ignore_eos)
+    outcome = _run(artifact, PromptOptions(prompt, prompt_ids, prompts_file, settings), eager, dump_logits is not None)
+    if dump_logits is not None:
+        _write_logits(dump_logits, outcome.completions)
+    if as_json:
+        print(json.dumps(_result(outcome), ensure_ascii=False))
+    else:
+        _print_texts(outcome)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    completions: list[Completion]
+    records: list[DecisionRecord]
+    report: dict[str, Any]
+    seconds: float
+    tokenizer: Tokenizer | None
+
+    def text(self, completion: Completion) -> str | None:
+        return self.tokenizer.decode(completion.tokens) if self.tokenizer else None
+
+
+class _Recorded:
+    """The runtime, with the decision records of every step kept: the runtime itself keeps the newest only."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.output = runtime.output
+        self.records: list[DecisionRecord] = []
+
+    def step(self, upload: Any, keep_rows: Any, logit_rows: Any, eager: bool = False) -> None:
+        since = self._runtime.num_records()
+        self._runtime.step(upload, keep_rows, logit_rows, eager)
+        self.records += self._runtime.records(since)
+
+
+def _run(artifact: Path, options: PromptOptions, eager: bool, keep_logits: bool) -> _Outcome:
+    """Prompts are checked before the artifact is loaded, so that a typing error costs nothing."""
+    from dsv41c.runtime.generate import generate
+    from dsv41c.runtime.limits import Limits
+    from dsv41c.runtime.load import load
+    from dsv41c.runtime.requests import check_request
+    from dsv41c.runtime.tokenizer import Tokenizer, require
+    from dsv41c.tools.cli.progress import counter
+
+    limits = Limits.read(artifact)
+    tokenizer = Tokenizer.read(artifact, limits.eos_ids)
+    requests = options.requests(lambda text: require(tokenizer, artifact).encode(text))
+    for index, request in enumerate(requests):
+        check_request(request, limits, f"request {index}")
+    with load(artifact) as runtime, counter("tokens", sum(r.max_new_tokens for r in requests)) as on_token:
+        recorded = _Recorded(runtime)
+        start = time.perf_counter()
+        completions = generate(recorded, limits, requests, eager=eager, keep_logits=keep_logits, on_token=on_token)
+        return _Outcome(completions, recorded.records, runtime.report(), time.perf_counter() - start, tokenizer)
+
+
+def _result(outcome: _Outcome) -> dict[str, Any]:
+    requests = [{"prompt_ids": list(c.prompt_ids), "tokens": list(c.tokens), "text": outcome.text(c),
+                 "finish_reason": c.finish_reason} for c in outcome.completions]
+    steps = [{"method": r.method, "bucket": r.bucket, "rows": r.rows, "pad_rows": r.pad_rows, "mode": r.mode,
+              "reason": r.reason, "us": r.us} for r in outcome.records]
+    load = {name: outcome.report[name] for name in ("planned_bytes", "reserved_bytes", "seconds")}
+    return {"schema_version": 1, "requests": requests, "steps": steps, "load": load}
+
+
+def _print_texts(outcome: _Outcome) -> None:
+    for completion in outcome.completions:
+        text = outcome.text(completion)
+        print(",".join(str(t) for t in completion.tokens) if text is None else text)
+    tokens = sum(len(c.tokens) for c in outcome.completions)
+    print(f"{len(outcome.completions)} requests, {tokens} tokens in {outcome.seconds:.3f} s, "
+          f"load {outcome.report['seconds']:.3f} s\nsteps {summarise_steps(outcome.records)}", file=sys.stderr)
+
+
+def summarise_steps(records: Sequence[DecisionRecord]) -> str:
+    """`decode@1 x14 82 us` for each method, bucket and mode: how often, and the mean time."""
+    spent: dict[str, list[float]] = {}
+    for record in records:
+        name = f"{record.method}@{record.bucket}{' eager' if record.eager else ''}"
+        spent.setdefault(name, []).append(record.us)
+    return ", ".join(f"{name} x{len(us)} {sum(us) / len(us):.0f} us" for name, us in spent.items())
+
+
+def _write_logits(path: Path, completions: Sequence[Completion]) -> None:
+    """The file appears under its name only when it is whole (E0606 when it cannot)."""
+    import numpy as np
+
+    from dsv41c.runtime.plan.errors import Dsv41cError
+
+    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    arrays = {f"r{index}": completion.logits for index, completion in enumerate(completions)}
+    try:
+        with temporary.open("wb") as handle:
+            np.savez(handle, **arrays)
+        temporary.replace(path)
+    except OSError as error:
+        raise Dsv41cError("DSV41C-E0606", "logits cannot be written", where=str(path), found=str(error),
+                          needed="a writable directory with enough free space", do="choose another --dump-logits") from error
+    finally:
+        temporary.unlink(missing_ok=True)
