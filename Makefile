@@ -11,7 +11,12 @@ TORCH := torch==2.13.0
 BUILD_TOOLS := 'scikit-build-core>=1.1,<1.2' 'nlohmann_json>=3.11,<4' cmake ninja
 CPP_SOURCES := $(shell find runtime/cpp -name '*.cc' -o -name '*.h' -o -name '*.cmake' -o -name CMakeLists.txt -o -name '*.map')
 
-.PHONY: install clean
+FORMATTED := $(filter %.cc %.h,$(CPP_SOURCES))
+# What `make demo` makes its model say; no token may occur twice.
+RECITED := The checkpoint became a plan, one reservation and many frozen launches; nothing here is decided while it runs.
+DEMO := build/demo
+
+.PHONY: install demo test lint format clean
 
 install: $(VENV)/.installed
 
@@ -24,6 +29,29 @@ $(VENV)/.tools: Makefile
 $(VENV)/.installed: $(VENV)/.tools pyproject.toml $(CPP_SOURCES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[test,lint]'
 	touch $@
+
+demo: install
+	rm -rf $(DEMO)
+	$(BIN)/dsv41c checkpoint make --config demo --recite "$(RECITED)" -o $(DEMO)/ckpt
+	$(BIN)/dsv41c compile $(DEMO)/ckpt -o $(DEMO)/art
+	$(BIN)/python tools/demo/demo.py $(DEMO)/ckpt $(DEMO)/art
+
+# One thread for each worker: more than cores would only slow each other down.
+test: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/python tools/gen/typing_links.py
+	$(BIN)/mypy
+	$(BIN)/python tools/lint/layers.py
+	$(BIN)/clang-format --dry-run -Werror $(FORMATTED)
+	$(BIN)/python tools/gen/plan_header.py --check
+	$(BIN)/python tools/lint/sizes.py
+
+format: install
+	$(BIN)/ruff check --fix --exit-zero .
+	$(BIN)/clang-format -i $(FORMATTED)
 
 clean:
 	rm -rf build $(VENV)

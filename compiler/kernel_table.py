@@ -48,17 +48,17 @@ class KernelTable:
             return [a.meta(rows) if isinstance(a, TensorShape) else a for a in args]
 
         name = f"dsv41c::{spec.name}"
+        declared = spec.parsed().arguments
+        attributes = {d.name: attribute_tag(a) for d, a in zip(declared, args, strict=True)
+                      if "Tensor" not in str(d.type)}
         if spec.native is None:
             built = build_composite(name, spec.reference, make_args)
-            return schema.Kernel(name, built.body, built.scratch_bytes)
+            return schema.Kernel(name, attributes, built.body, built.scratch_bytes)
         scratch: Expr = 0
         if spec.native.scratch_bytes is not None:
             needed = spec.native.scratch_bytes
             scratch = fit([int(needed(*make_args(rows))) for rows in PROBE_ROWS], schema.ROWS)
-        declared = spec.parsed().arguments
-        attributes = {d.name: attribute_tag(a) for d, a in zip(declared, args, strict=True)
-                      if "Tensor" not in str(d.type)}
-        return schema.Kernel(name, schema.NativeBody(spec.native.entry, attributes), scratch)
+        return schema.Kernel(name, attributes, schema.NativeBody(spec.native.entry), scratch)
 
 
 def attribute_tag(value: Any) -> schema.Attribute:

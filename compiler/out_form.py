@@ -90,6 +90,8 @@ def _functional(op: str, call: CallRecord) -> OutCall:
 
 def _candidates(target: torch._ops.OpOverload) -> list[torch._ops.OpOverload]:
     """Out forms with the same other arguments; a Scalar overload prefers the Tensor form of the same op."""
+    if target.namespace != "aten":
+        return []
     packet = getattr(torch.ops.aten, target._schema.name.removeprefix("aten::"))
     wanted = [_signature(target._schema, scalar_as_tensor=True), _signature(target._schema, scalar_as_tensor=False)]
     found = []

@@ -1,4 +1,4 @@
-"""Opens the aten provider, the library linked against torch; the only place of the runtime that imports torch."""
+"""Opens the aten provider, which is linked against torch; nothing else of the runtime imports torch."""
 
 from __future__ import annotations
 

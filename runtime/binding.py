@@ -1,4 +1,4 @@
-"""ctypes structs and functions of the executor's C interface (runtime/cpp/include/dsv41c/executor.h); no logic."""
+"""ctypes structs and functions of the executor's C interface (include/dsv41c/executor.h); no logic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Tensor(ctypes.Structure):
 
 
 class Error(ctypes.Structure):
-    _fields_ = [("text", c_char_p), ("capacity", c_int64)]
+    _fields_ = [("text", c_void_p), ("capacity", c_int64)]
 
 
 class LoadOptions(ctypes.Structure):
@@ -28,7 +28,8 @@ class LoadOptions(ctypes.Structure):
 
 class StepInputs(ctypes.Structure):
     _fields_ = [("upload", c_void_p), ("num_rows", c_int64), ("keep_rows", c_void_p), ("num_keep", c_int64),
-                ("logit_rows", c_void_p), ("num_logit_rows", c_int64), ("eager", c_int32), ("reserved", c_int32)]
+                ("logit_rows", c_void_p), ("num_logit_rows", c_int64), ("eager", c_int32),
+                ("reserved", c_int32)]
 
 
 class Record(ctypes.Structure):
@@ -47,7 +48,8 @@ class Interface:
             return called
 
         failure = POINTER(Error)
-        self.open = function("dsv41c_open", c_int32, c_char_p, POINTER(LoadOptions), POINTER(c_void_p), failure)
+        self.open = function("dsv41c_open", c_int32, c_char_p, POINTER(LoadOptions), POINTER(c_void_p),
+                             failure)
         self.close = function("dsv41c_close", None, c_void_p)
         self.step = function("dsv41c_step", c_int32, c_void_p, POINTER(StepInputs), failure)
         self.output = function("dsv41c_output", c_int32, c_void_p, c_char_p, POINTER(Tensor), failure)

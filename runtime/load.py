@@ -19,7 +19,8 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 Array = npt.NDArray[Any]
 ERROR_BYTES = 16384
 # By dsv41c_dtype; dtypes that NumPy lacks appear as unsigned integers of their width.
-_NUMPY_DTYPES = (np.float32, np.uint16, np.uint8, np.uint8, np.int8, np.uint8, np.int32, np.int64, np.float64, np.bool_)
+_NUMPY_DTYPES = (np.float32, np.uint16, np.uint8, np.uint8, np.int8, np.uint8, np.int32, np.int64, np.float64,
+                 np.bool_)
 
 
 @dataclass(frozen=True)
@@ -39,15 +40,18 @@ class DecisionRecord:
         return "eager" if self.eager else "bucketed"
 
 
-def load(path: str | os.PathLike[str], verify: Literal["header", "full"] = "header", *, poison: int = 0) -> Runtime:
-    """Open an artifact. `verify="full"` digests every file; `poison` (1..255) is a debug fill of dead memory."""
+def load(
+    path: str | os.PathLike[str], verify: Literal["header", "full"] = "header", *, poison: int = 0
+) -> Runtime:
+    """Open an artifact. `verify="full"` digests every file; `poison` (1..255) is a debug fill of memory."""
     if verify not in ("header", "full"):
-        raise Dsv41cError("DSV41C-E0901", "verify", found=repr(verify), needed="'header' or 'full'", do="correct the call")
+        raise Dsv41cError("DSV41C-E0901", "verify", found=repr(verify), needed="'header' or 'full'",
+                          do="correct the call")
     addresses = [aten_provider()] if _needs_aten(Path(path)) else []
     providers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
     options = LoadOptions(verify == "full", len(addresses), providers, poison, 0)
     handle = ctypes.c_void_p()
-    _call(interface().open, os.fsencode(path), ctypes.byref(options), ctypes.byref(handle))
+    _Caller()(interface().open, os.fsencode(path), ctypes.byref(options), ctypes.byref(handle))
     return Runtime(handle)
 
 
@@ -61,13 +65,15 @@ class Runtime:
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
         self._open_handle: ctypes.c_void_p | None = handle
+        self._call = _Caller()
 
     def step(self, upload: Array, keep_rows: Array, logit_rows: Array, eager: bool = False) -> None:
         """Run one step: upload int32 [n, 5]; keep_rows index its rows, logit_rows index the kept rows."""
-        rows, keep, logits = _int32(upload, "upload", 5), _int32(keep_rows, "keep_rows", 0), _int32(logit_rows, "logit_rows", 0)
-        inputs = StepInputs(rows.ctypes.data, len(rows), keep.ctypes.data, len(keep), logits.ctypes.data, len(logits),
-                            eager, 0)
-        _call(interface().step, self._handle, ctypes.byref(inputs))
+        rows = _int32(upload, "upload", 5)
+        keep, logits = _int32(keep_rows, "keep_rows", 0), _int32(logit_rows, "logit_rows", 0)
+        inputs = StepInputs(rows.ctypes.data, len(rows), keep.ctypes.data, len(keep),
+                            logits.ctypes.data, len(logits), eager, 0)
+        self._call(interface().step, self._handle, ctypes.byref(inputs))
 
     def output(self, name: str) -> Array:
         """An output of the last step, one row for each requested row."""
@@ -107,23 +113,24 @@ class Runtime:
     @property
     def _handle(self) -> ctypes.c_void_p:
         if self._open_handle is None:
-            raise Dsv41cError("DSV41C-E0801", "runtime", found="a closed runtime", needed="an open one", do="load it again")
+            raise Dsv41cError("DSV41C-E0801", "runtime", found="a closed runtime", needed="an open one",
+                              do="load it again")
         return self._open_handle
 
     def _view(self, function: Any, name: str) -> Array:
         tensor = Tensor()
-        _call(function, self._handle, name.encode(), ctypes.byref(tensor))
+        self._call(function, self._handle, name.encode(), ctypes.byref(tensor))
         return _as_array(tensor)
 
     def _record(self, index: int) -> DecisionRecord:
         record = Record()
-        _call(interface().record_at, self._handle, index, ctypes.byref(record))
-        return DecisionRecord(record.method.decode(), record.bucket, record.rows, record.pad_rows, bool(record.eager),
-                              record.reason.decode(), record.us)
+        self._call(interface().record_at, self._handle, index, ctypes.byref(record))
+        return DecisionRecord(record.method.decode(), record.bucket, record.rows, record.pad_rows,
+                              bool(record.eager), record.reason.decode(), record.us)
 
 
 def _needs_aten(path: Path) -> bool:
-    """Whether the manifest asks for ATen. A manifest that cannot be read is left to the executor's own checks."""
+    """Whether the manifest asks for ATen. One that cannot be read is left to the executor's own checks."""
     try:
         manifest = json.loads((path / "dsv41c.json").read_bytes())
         return not manifest["plan_only"] and "aten_composites" in manifest["required_features"]
@@ -131,11 +138,16 @@ def _needs_aten(path: Path) -> bool:
         return False
 
 
-def _call(function: Any, *arguments: Any) -> None:
-    text = ctypes.create_string_buffer(ERROR_BYTES)
-    error = Error(ctypes.cast(text, ctypes.c_char_p), ERROR_BYTES)
-    if function(*arguments, ctypes.byref(error)) != 0:
-        raise Dsv41cError.from_json(json.loads(text.value))
+class _Caller:
+    """Calls the C interface with one error buffer, so that a step makes no Python garbage."""
+
+    def __init__(self) -> None:
+        self._text = ctypes.create_string_buffer(ERROR_BYTES)
+        self._error = Error(ctypes.addressof(self._text), ERROR_BYTES)
+
+    def __call__(self, function: Any, *arguments: Any) -> None:
+        if function(*arguments, ctypes.byref(self._error)) != 0:
+            raise Dsv41cError.from_json(json.loads(self._text.value))
 
 
 def _int32(values: Array, name: str, columns: int) -> npt.NDArray[np.int32]:

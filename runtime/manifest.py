@@ -51,7 +51,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
         fields = json.loads(path.read_bytes())
     except OSError as error:
         raise Dsv41cError("DSV41C-E0601", f"artifact file {path}", found=error.strerror or str(error),
-                          needed="a directory that `dsv41c compile` wrote", do="check the path, or compile again") from error
+                          needed="what `dsv41c compile` wrote", do="check the path, or compile again") from error
     except ValueError as error:
         raise _malformed(path, str(error)) from error
     if not isinstance(fields, dict):

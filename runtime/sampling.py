@@ -20,7 +20,8 @@ def draw_token(logits: npt.NDArray[np.float32], temperature: float, top_p: float
         running = np.cumsum(weights[ids])
         ids = ids[: int(np.searchsorted(running, top_p * running[-1])) + 1]
     running = np.cumsum(weights[ids])
-    uniform = np.random.Generator(np.random.Philox(key=[seed, position])).random()
+    key = np.array([seed, position], dtype=np.uint64)
+    uniform = np.random.Generator(np.random.Philox(key=key)).random()
     drawn = int(np.searchsorted(running, uniform * running[-1], side="right"))
     # The product may round up to the total; the last id of non-zero weight is where the total is reached.
     return int(ids[min(drawn, int(np.searchsorted(running, running[-1])))])

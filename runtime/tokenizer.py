@@ -30,7 +30,7 @@ class Tokenizer:
             model = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception
             raise Dsv41cError("DSV41C-E0703", f"bad artifact file {path}", found=str(error),
-                              needed="a tokenizer of the tokenizers library", do="compile the artifact again") from error
+                              needed="a file of the tokenizers library", do="compile the artifact again") from error
         special = (i for i, token in model.get_added_tokens_decoder().items() if token.special)
         return cls(model, frozenset(special) | frozenset(eos_ids))
 
@@ -50,6 +50,6 @@ class Tokenizer:
 def require(tokenizer: Tokenizer | None, artifact: Path) -> Tokenizer:
     """E0902 when text is given to an artifact that cannot read it."""
     if tokenizer is None:
-        raise Dsv41cError("DSV41C-E0902", "prompt text", where=str(artifact), found="an artifact without tokenizer.json",
-                          needed="token ids", do="pass --prompt-ids 1,2,3")
+        raise Dsv41cError("DSV41C-E0902", "prompt text", where=str(artifact), needed="token ids",
+                          found="an artifact without tokenizer.json", do="pass --prompt-ids 1,2,3")
     return tokenizer

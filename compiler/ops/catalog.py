@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from dsv41c.compiler.ops import attention, dense, engram, hyper_connection, index, moe, quantize, rows, store
+from dsv41c.compiler.ops import attention, dense, engram, hyper_connection, index, mega, moe, quantize, rows, store
 from dsv41c.compiler.ops.native import native_call
 from dsv41c.compiler.ops.spec import OpSpec, check_spec
 from dsv41c.runtime.plan.errors import Dsv41cError
 
-_FAMILIES = (rows, dense, hyper_connection, quantize, attention, store, index, moe, engram)
+_FAMILIES = (rows, dense, hyper_connection, quantize, attention, store, index, moe, engram, mega)
 
 
 def build_catalog(specs: tuple[OpSpec, ...]) -> Mapping[str, OpSpec]:

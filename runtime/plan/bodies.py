@@ -146,7 +146,6 @@ class Call:
 class NativeBody:
     TAG: ClassVar[Tag] = Tag("native", "kind")
     entry: str
-    attributes: dict[str, Attribute]
 
 
 @dataclass(frozen=True)
@@ -158,6 +157,9 @@ class CompositeBody:
 
 @dataclass(frozen=True)
 class Kernel:
+    """`attributes`: the op's arguments that are no tensors, by name; whatever the target, they fix the maths."""
+
     op: str
+    attributes: dict[str, Attribute]
     body: NativeBody | CompositeBody
     scratch_bytes: Expr

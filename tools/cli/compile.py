@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 def compile_command(
     checkpoint: Annotated[Path, typer.Argument(metavar="CKPT", help="Checkpoint in Hugging Face layout.")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="ART", help="Directory to write; it must not exist.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="ART", help="Directory to write; must not exist.")],
     max_model_len: Annotated[int | None, typer.Option(help="Most tokens of a request, prompt and output together. "
                                                       "Default: the model's limit, at most 4096.")] = None,
     max_num_seqs: Annotated[int, typer.Option(help="Most requests at a time.")] = 16,
     max_num_batched_tokens: Annotated[int, typer.Option(help="Most tokens of one step.")] = 512,
     block_size: Annotated[int, typer.Option(help="Tokens of a page of the compressed cache.")] = 128,
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
-    quantizers: Annotated[str, typer.Option(help="off, or fake: activations and caches rounded as the model does.")] = "fake",
+    quantizers: Annotated[str, typer.Option(help="off, or fake: round activations as the model does.")] = "fake",
     target: Annotated[str, typer.Option(help="cpu.")] = "cpu",
-    plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: the artifact can be inspected, not run.")] = False,
+    plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: to inspect, not to run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Compile a checkpoint to an artifact."""

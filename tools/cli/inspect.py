@@ -37,11 +37,11 @@ def _read_plan(manifest: Manifest) -> Plan:
         plan = codec.decode(path.read_bytes())
     except OSError as error:
         raise Dsv41cError("DSV41C-E0601", f"artifact file {path}", found=error.strerror or str(error),
-                          needed="the plan of the artifact", do="copy the artifact again, or compile it again") from error
+                          needed="the plan of the artifact", do="copy or compile the artifact again") from error
     found, needed = codec.digest(plan), manifest.fields.get("plan_digest")
     if found != needed:
         raise Dsv41cError("DSV41C-E0602", f"plan {path}", found=f"digest {found}", needed=f"digest {needed}",
-                          do="copy the artifact again, or compile it again")
+                          do="copy or compile the artifact again")
     return plan
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import traceback
@@ -47,6 +48,9 @@ def _dsv41c(
 
 def main() -> None:
     """Never returns: ends the process with an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # whatever the locale says: text and JSON are UTF-8
     sys.exit(run(sys.argv[1:]))
 
 

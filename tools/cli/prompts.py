@@ -28,7 +28,7 @@ class PromptOptions:
     def requests(self, encode: Encode) -> list[Request]:
         given = [x for x in (self.prompt, self.prompt_ids, self.prompts_file) if x is not None]
         if len(given) != 1:
-            raise _bad("prompt options", f"{len(given)} of --prompt, --prompt-ids, --prompts-file", "exactly one of them")
+            raise _bad("prompt options", f"{len(given)} of --prompt, --prompt-ids, --prompts-file", "exactly one")
         if self.prompt is not None:
             return [self._request(encode(self.prompt))]
         if self.prompt_ids is not None:
@@ -84,7 +84,8 @@ def _lines(path: Path) -> list[tuple[int, str]]:
 
 def _typed(value: Any, kind: type, name: str, where: str) -> Any:
     if not isinstance(value, kind):
-        raise _bad(f"{name} of a line", f"a JSON {type(value).__name__}", "a string" if kind is str else "a list of ids", where)
+        needed = "a string" if kind is str else "a list of ids"
+        raise _bad(f"{name} of a line", f"a JSON {type(value).__name__}", needed, where)
     return value
 
 

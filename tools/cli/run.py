@@ -138,6 +138,6 @@ def _write_logits(path: Path, completions: Sequence[Completion]) -> None:
         temporary.replace(path)
     except OSError as error:
         raise Dsv41cError("DSV41C-E0606", "logits cannot be written", where=str(path), found=str(error),
-                          needed="a writable directory with enough free space", do="choose another --dump-logits") from error
+                          needed="a writable directory with free space", do="choose another --dump-logits") from error
     finally:
         temporary.unlink(missing_ok=True)

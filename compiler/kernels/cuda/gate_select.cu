@@ -18,10 +18,10 @@ constexpr int kEach = (EXPERTS + 31) / 32;  // experts of a lane: lane + 32 * i
 constexpr int kFlags = 7, kRowColumns = 8, kImage = 2;
 static_assert(TOPK <= 32 && TOPK <= EXPERTS);
 
-// Unsigned order equals float order; NaN sorts below everything, -inf included.
+// Unsigned order equals float order; NaN counts as -inf.
 __device__ __forceinline__ uint32_t sort_key(float v) {
   const uint32_t bits = __float_as_uint(v);
-  if (v != v) return 1;  // 0 is kept for entries already taken and for lanes without an expert
+  if (v != v) return 0x007FFFFFu;  // as -inf; 0 is kept for entries already taken and for lanes without an expert
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 

@@ -13,7 +13,7 @@ DEVICE bool beats(float value, int index, const Best& than) {
   return value > than.value || (value == than.value && index < than.index);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     greedy_token(const float* logits, const int* rows, int* slot_token, int* token) {
   __shared__ float values[THREADS];
   __shared__ int indices[THREADS];

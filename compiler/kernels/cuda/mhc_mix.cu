@@ -2,6 +2,8 @@
 // first STREAMS threads (row index = source stream, column = destination stream).
 #include "reduce.h"
 
+using act = stored<ACT>;
+
 constexpr int THREADS = 256;
 constexpr int K = STREAMS * WIDTH;
 constexpr int OUTPUTS = STREAMS * (STREAMS + 2);
@@ -26,8 +28,8 @@ DEVICE void softmax_row(float* line, float eps) {
   for (int k = 0; k < STREAMS; ++k) line[k] = line[k] / sum + eps;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    mhc_mix(const ACT* streams, const float* fn, const float* scale, const float* base, float* alpha, float* beta,
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    mhc_mix(const act* streams, const float* fn, const float* scale, const float* base, float* alpha, float* beta,
             float* gamma, float rms_eps, float hc_eps) {
   __shared__ float mix[OUTPUTS];
   const int64_t i = blockIdx.x;

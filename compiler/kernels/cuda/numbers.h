@@ -9,6 +9,24 @@ struct bf16 {
   uint16_t bits;
 };
 
+// C++ type of a tensor's elements by its dtype code in the plan (DTYPE_CODES in compiler/ops/native.py).
+template <int CODE>
+struct Stored;
+template <>
+struct Stored<0> {
+  using type = float;
+};
+template <>
+struct Stored<1> {
+  using type = bf16;
+};
+template <>
+struct Stored<2> {
+  using type = uint8_t;  // e4m3
+};
+template <int CODE>
+using stored = typename Stored<CODE>::type;
+
 DEVICE float to_float(float v) { return v; }
 DEVICE float to_float(bf16 v) { return __uint_as_float(static_cast<uint32_t>(v.bits) << 16); }
 

@@ -25,11 +25,13 @@ DEVICE float lanes_max_or_nan(float v) {
 template <int THREADS, int COUNT>
 DEVICE void block_sums(float* sums) {
   __shared__ float partial[COUNT][THREADS / 32];
+#pragma unroll
   for (int o = 0; o < COUNT; ++o) {
     const float sum = warp_sum(sums[o]);
     if (threadIdx.x % 32 == 0) partial[o][threadIdx.x / 32] = sum;
   }
   __syncthreads();
+#pragma unroll
   for (int o = 0; o < COUNT; ++o) {
     float sum = partial[o][0];
     for (int w = 1; w < THREADS / 32; ++w) sum += partial[o][w];

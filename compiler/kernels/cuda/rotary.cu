@@ -1,8 +1,12 @@
 // rotary. Macros: ACT, HEADS, WIDTH, TURNED (the last dims), MAX_POSITIONS, RATIO, INVERSE. One thread an element.
+#include "element.h"
 #include "row_view.h"
 
-extern "C" __global__ void rotary(const ACT* x, const int* rows, const float* table, ACT* out, int count) {
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+using act = stored<ACT>;
+
+extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS, 1)
+    rotary(const act* x, const int* rows, const float* table, act* out, int count) {
+  const int64_t at = own_element();
   if (at >= static_cast<int64_t>(count) * (HEADS * WIDTH)) return;
   const int d = static_cast<int>(at % WIDTH) - (WIDTH - TURNED);
   if (d < 0) {
@@ -14,5 +18,5 @@ extern "C" __global__ void rotary(const ACT* x, const int* rows, const float* ta
   const float own = to_float(x[at]), other = to_float(x[d % 2 ? at - 1 : at + 1]);
   const float by_cos = __fmul_rn(own, angle[0]), by_sin = __fmul_rn(other, angle[1]);
   const bool minus = (d % 2 == 0) != INVERSE;
-  out[at] = from_float<ACT>(minus ? __fsub_rn(by_cos, by_sin) : __fadd_rn(by_cos, by_sin));
+  out[at] = from_float<act>(minus ? __fsub_rn(by_cos, by_sin) : __fadd_rn(by_cos, by_sin));
 }

@@ -3,13 +3,13 @@
 
 enum UploadColumn { U_SLOT, U_OFFSET, U_TOKEN, U_FLAGS, U_PAGE, UPLOAD_COLUMNS };
 
-extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
-    row_table(const int* upload, const int* slot_token, int* slot_position, int* page_table, int* table, int rows) {
+extern "C" __global__ void __launch_bounds__(SCAN_THREADS, 1)
+    row_table(const int* upload, const int* slot_token, int* slot_position, int* page_table, int* table, int count) {
   const auto starts = [=](int i) {
     const int* u = upload + static_cast<int64_t>(i) * UPLOAD_COLUMNS;
     return i == 0 || u[U_OFFSET] == 0 || (u[U_FLAGS] & PAD) || u[U_SLOT] != u[U_SLOT - UPLOAD_COLUMNS];
   };
-  visit_groups(rows, starts, [=](int i, int first, int end) {
+  visit_groups(count, starts, [=](int i, int first, int end) {
     const int *u = upload + static_cast<int64_t>(i) * UPLOAD_COLUMNS, *head = upload + static_cast<int64_t>(first) * UPLOAD_COLUMNS;
     const int base = head[U_FLAGS] & START ? 0 : slot_position[head[U_SLOT]];
     int* out = table + static_cast<int64_t>(i) * ROW_COLUMNS;
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
     out[FLAGS] = u[U_FLAGS];
   });
   __syncthreads();  // every group has read its slot's position
-  const Range own = own_rows(rows);
+  const Range own = own_rows(count);
   for (int i = own.begin; i < own.end; ++i) {
     const Row row = row_at(table, i);
     if (row.pad()) continue;

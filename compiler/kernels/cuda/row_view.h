@@ -20,20 +20,20 @@ struct Row {
 DEVICE Row row_at(const int* rows, int index) { return Row{rows + static_cast<int64_t>(index) * ROW_COLUMNS}; }
 
 // A pool [pages, page rows, width] seen through page_table [slots, pages per slot]; the last page is the trash page.
-template <int PAGES, int PAGE_ROWS, int PAGES_PER_SLOT>
+template <int NUM_PAGES, int ROWS_OF_PAGE, int SLOT_PAGES>
 struct PagedPool {
-  static constexpr int TRASH = PAGES - 1;
-  static constexpr int CAPACITY = PAGES_PER_SLOT * PAGE_ROWS;
+  static constexpr int TRASH = NUM_PAGES - 1;
+  static constexpr int CAPACITY = SLOT_PAGES * ROWS_OF_PAGE;
   const int* page_table;
 
   // Page of entry j of the slot. Pads and unmapped positions lead to the trash page, never outside.
   __device__ __forceinline__ int page(int slot, int j) const {
     if (j < 0 || j >= CAPACITY) return TRASH;
-    const int page = page_table[static_cast<int64_t>(slot) * PAGES_PER_SLOT + j / PAGE_ROWS];
+    const int page = page_table[static_cast<int64_t>(slot) * SLOT_PAGES + j / ROWS_OF_PAGE];
     return page < 0 || page > TRASH ? TRASH : page;
   }
   // Index of entry j among all rows of the pool.
   __device__ __forceinline__ int64_t entry(int slot, int j) const {
-    return static_cast<int64_t>(page(slot, j)) * PAGE_ROWS + (j < 0 ? 0 : j % PAGE_ROWS);
+    return static_cast<int64_t>(page(slot, j)) * ROWS_OF_PAGE + (j < 0 ? 0 : j % ROWS_OF_PAGE);
   }
 };

@@ -1,7 +1,7 @@
 // take_row_table. Macros: NUM_SLOTS. One block: copies the kept rows, then regroups them.
 #include "group_scan.h"
 
-extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
+extern "C" __global__ void __launch_bounds__(SCAN_THREADS, 1)
     take_row_table(const int* rows, const int* index, int* table, int num_rows, int count) {
   const Range own = own_rows(count);
   for (int i = own.begin; i < own.end; ++i) {

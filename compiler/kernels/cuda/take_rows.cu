@@ -1,8 +1,33 @@
-// take_rows. Macros: UNIT (type that is copied at once), UNITS (of one row). Negative indices take row 0.
-#include "numbers.h"
+// take_rows. Macros: UNIT_BYTES (copied at once: 16, 8, 4, 2 or 1), UNITS (of one row). Negative indices take row 0.
+#include "element.h"
 
-extern "C" __global__ void take_rows(const UNIT* x, const int* index, UNIT* out, int num_rows, int count) {
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+template <int BYTES>
+struct Unit;
+template <>
+struct Unit<16> {
+  using type = uint4;
+};
+template <>
+struct Unit<8> {
+  using type = uint2;
+};
+template <>
+struct Unit<4> {
+  using type = uint32_t;
+};
+template <>
+struct Unit<2> {
+  using type = uint16_t;
+};
+template <>
+struct Unit<1> {
+  using type = uint8_t;
+};
+using unit = Unit<UNIT_BYTES>::type;
+
+extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS, 1)
+    take_rows(const unit* x, const int* index, unit* out, int num_rows, int count) {
+  const int64_t at = own_element();
   if (at >= static_cast<int64_t>(count) * UNITS) return;
   const int from = min(max(index[at / UNITS], 0), num_rows - 1);
   out[at] = x[static_cast<int64_t>(from) * UNITS + at % UNITS];

@@ -15,8 +15,10 @@ namespace {
 using Json = nlohmann::json;
 constexpr const char* INDEX = "model.safetensors.index.json";
 
-[[noreturn]] void refuse(std::string_view code, const std::string& subject, const std::string& found, const std::string& needed) {
-  throw Error({.code = code, .subject = subject, .found = found, .needed = needed, .action = "compile the artifact again"});
+[[noreturn]] void refuse(std::string_view code, const std::string& subject, const std::string& found,
+                         const std::string& needed) {
+  throw Error(
+      {.code = code, .subject = subject, .found = found, .needed = needed, .action = "compile the artifact again"});
 }
 
 std::string joined(const std::vector<int64_t>& sizes) {
@@ -40,14 +42,16 @@ void check_weight(const Weight& weight, const StoredTensor* stored) {
   if (!stored) refuse(plan_format::E0601, subject, "no such tensor in the artifact's safetensors files", "the tensor");
   const int32_t dtype = dtype_of_stored(stored->dtype);
   if (dtype != weight.dtype || stored->sizes != weight.sizes)
-    refuse(plan_format::E0703, subject, stored->dtype + joined(stored->sizes), std::string(dtype_name(weight.dtype)) + joined(weight.sizes));
+    refuse(plan_format::E0703, subject, stored->dtype + joined(stored->sizes),
+           std::string(dtype_name(weight.dtype)) + joined(weight.sizes));
   int64_t bytes = item_bytes(dtype);
   for (int64_t size : weight.sizes) bytes *= size;
   if (stored->bytes != bytes)
     refuse(plan_format::E0703, subject, std::to_string(stored->bytes) + " bytes", std::to_string(bytes) + " bytes");
   const auto misplaced = reinterpret_cast<uintptr_t>(stored->data) % static_cast<uintptr_t>(item_bytes(dtype));
   if (misplaced != 0)
-    refuse(plan_format::E0703, subject, "data " + std::to_string(misplaced) + " bytes past its alignment", "data aligned to its items");
+    refuse(plan_format::E0703, subject, "data " + std::to_string(misplaced) + " bytes past its alignment",
+           "data aligned to its items");
 }
 
 }  // namespace
@@ -58,9 +62,11 @@ Artifact::Artifact(const std::string& path, bool verify_full) {
   const MappedFile file(path + "/plan.json");
   plan_ = parse_plan(file.text());
   if (manifest.plan_digest != manifest.files.at("plan.json").sha256)
-    refuse(plan_format::E0602, "plan.json of " + path, "digest " + manifest.files.at("plan.json").sha256, "the manifest's plan_digest " + manifest.plan_digest);
+    refuse(plan_format::E0602, "plan.json of " + path, "digest " + manifest.files.at("plan.json").sha256,
+           "the manifest's plan_digest " + manifest.plan_digest);
   if (manifest.model_digest != plan_.provenance.model_digest)
-    refuse(plan_format::E0602, "plan.json of " + path, "model digest " + plan_.provenance.model_digest, "the manifest's model_digest " + manifest.model_digest);
+    refuse(plan_format::E0602, "plan.json of " + path, "model digest " + plan_.provenance.model_digest,
+           "the manifest's model_digest " + manifest.model_digest);
   verify_plan(plan_);
   map_weights(path);
 }

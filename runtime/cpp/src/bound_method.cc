@@ -22,14 +22,20 @@ int64_t count(const dsv41c_tensor& t) {
 uint8_t* Regions::address(const Method& method, const Value& value, const Symbols& symbols) const {
   const int64_t index = value.storage.index;
   switch (value.storage.kind) {
-    case StorageKind::arena: return reservation->arena() + index;
-    case StorageKind::io: return reservation->io() + index;
-    case StorageKind::state: return reservation->state() + plan->state[static_cast<size_t>(index)].offset;
-    case StorageKind::bridge: return reservation->bridges() + plan->bridges[static_cast<size_t>(index)].offset;
+    case StorageKind::arena:
+      return reservation->arena() + index;
+    case StorageKind::io:
+      return reservation->io() + index;
+    case StorageKind::state:
+      return reservation->state() + plan->state[static_cast<size_t>(index)].offset;
+    case StorageKind::bridge:
+      return reservation->bridges() + plan->bridges[static_cast<size_t>(index)].offset;
     // Mapped read-only; the verifier has refused every plan that writes a weight.
-    case StorageKind::weight: return const_cast<uint8_t*>((*weights)[static_cast<size_t>(index)]->data);
+    case StorageKind::weight:
+      return const_cast<uint8_t*>((*weights)[static_cast<size_t>(index)]->data);
     case StorageKind::view:
-      return address(method, method.values[static_cast<size_t>(index)], symbols) + evaluate(value.storage.offset, symbols) * item_bytes(value.dtype);
+      return address(method, method.values[static_cast<size_t>(index)], symbols) +
+             evaluate(value.storage.offset, symbols) * item_bytes(value.dtype);
   }
   throw std::logic_error("storage kind");
 }
@@ -47,7 +53,8 @@ dsv41c_tensor Regions::tensor(const Method& method, int64_t index, const Symbols
   return t;
 }
 
-BoundMethod::BoundMethod(const Method& method, int64_t rows, const Regions& regions, const KernelTable& kernels, std::string_view code)
+BoundMethod::BoundMethod(const Method& method, int64_t rows, const Regions& regions, const KernelTable& kernels,
+                         std::string_view code)
     : method_(method), rows_(rows) {
   try {
     for (const Step& step : method.steps)
@@ -60,7 +67,8 @@ BoundMethod::BoundMethod(const Method& method, int64_t rows, const Regions& regi
 
 BoundMethod::~BoundMethod() { unbind(); }
 
-void BoundMethod::bind(const Launch& launch, const Regions& regions, const KernelTable& kernels, std::string_view code) {
+void BoundMethod::bind(const Launch& launch, const Regions& regions, const KernelTable& kernels,
+                       std::string_view code) {
   const Symbols symbols{{method_.symbol, rows_}};
   std::vector<dsv41c_tensor> tensors;
   for (const Argument& argument : launch.tensors) {
@@ -78,12 +86,13 @@ void BoundMethod::bind(const Launch& launch, const Regions& regions, const Kerne
   FrozenLaunch frozen{kernel.provider, nullptr, &launch};
   ProviderMessage message;
   if (kernel.provider->bind(kernel.handle, &binding, &frozen.bound, &message.error) != 0)
-    throw Error({.code = code,
-                 .subject = "kernel " + regions.plan->kernels[static_cast<size_t>(launch.kernel)].op + " cannot be bound",
-                 .where = place(method_, launch, rows_),
-                 .found = message.text,
-                 .needed = "tensors that the kernel takes",
-                 .action = "compile the artifact with the installed version"});
+    throw Error(
+        {.code = code,
+         .subject = "kernel " + regions.plan->kernels[static_cast<size_t>(launch.kernel)].op + " cannot be bound",
+         .where = place(method_, launch, rows_),
+         .found = message.text,
+         .needed = "tensors that the kernel takes",
+         .action = "compile the artifact with the installed version"});
   launches_.push_back(frozen);
 }
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kernel_table.h"
-#include "reservation.h"
 #include "plan.h"
+#include "reservation.h"
 #include "safetensors.h"
 
 namespace dsv41c {
@@ -31,7 +31,8 @@ struct FrozenLaunch {
 class BoundMethod {
  public:
   // `code` is the error code of a refusal: E0703 while loading, E0802 inside an eager step.
-  BoundMethod(const Method& method, int64_t rows, const Regions& regions, const KernelTable& kernels, std::string_view code);
+  BoundMethod(const Method& method, int64_t rows, const Regions& regions, const KernelTable& kernels,
+              std::string_view code);
   ~BoundMethod();
   BoundMethod(const BoundMethod&) = delete;
   BoundMethod& operator=(const BoundMethod&) = delete;

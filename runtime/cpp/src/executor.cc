@@ -93,7 +93,11 @@ dsv41c_tensor Executor::state(const std::string& name) const {
     }
     known += (known.empty() ? "" : ", ") + s.name;
   }
-  throw Error({.code = plan_format::E0801, .subject = "state " + name, .found = "no such state", .needed = "one of: " + known, .action = "correct the name"});
+  throw Error({.code = plan_format::E0801,
+               .subject = "state " + name,
+               .found = "no such state",
+               .needed = "one of: " + known,
+               .action = "correct the name"});
 }
 
 }  // namespace dsv41c

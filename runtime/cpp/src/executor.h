@@ -10,8 +10,8 @@
 #include "dsv41c/executor.h"
 #include "kernel_table.h"
 #include "loaded_method.h"
-#include "reservation.h"
 #include "records.h"
+#include "reservation.h"
 #include "upload.h"
 
 namespace dsv41c {
@@ -33,8 +33,8 @@ class Executor {
  public:
   Executor(const std::string& path, const LoadOptions& options);
 
-  void step(const dsv41c_step_inputs& inputs);               // step.cc
-  dsv41c_tensor output(const std::string& name) const;       // step.cc
+  void step(const dsv41c_step_inputs& inputs);          // step.cc
+  dsv41c_tensor output(const std::string& name) const;  // step.cc
   dsv41c_tensor state(const std::string& name) const;
   const std::string& report() const { return report_; }
   const RecordRing& records() const { return records_; }
@@ -58,7 +58,8 @@ class Executor {
   void run_method(size_t index, const dsv41c_step_inputs& inputs, int64_t rows);
   void poison() const;
 
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();  // first, so that it sees all of loading
+  std::chrono::steady_clock::time_point begin_ =
+      std::chrono::steady_clock::now();  // first, so that it sees all of loading
   Artifact artifact_;
   Reservation reservation_;
   int32_t poison_;

@@ -30,20 +30,26 @@ dsv41c::LoadOptions load_options(const dsv41c_load_options* given) {
 template <class T>
 T& required(T* pointer, const char* name) {
   if (pointer) return *pointer;
-  throw Error({.code = plan_format::E0801, .subject = name, .found = "a null pointer", .needed = "a valid pointer", .action = "correct the call"});
+  throw Error({.code = plan_format::E0801,
+               .subject = name,
+               .found = "a null pointer",
+               .needed = "a valid pointer",
+               .action = "correct the call"});
 }
 
 void fill_record(const dsv41c::Executor& executor, int64_t index, dsv41c_record& out) {
   const auto& records = executor.records();
   if (index < records.oldest() || index >= records.count())
-    throw Error({.code = plan_format::E0801,
-                 .subject = "record " + std::to_string(index),
-                 .found = "no such record",
-                 .needed = "an index from " + std::to_string(records.oldest()) + " below " + std::to_string(records.count()),
-                 .action = "read records before 65,536 newer ones replace them"});
+    throw Error(
+        {.code = plan_format::E0801,
+         .subject = "record " + std::to_string(index),
+         .found = "no such record",
+         .needed = "an index from " + std::to_string(records.oldest()) + " below " + std::to_string(records.count()),
+         .action = "read records before 65,536 newer ones replace them"});
   const auto& record = records.at(index);
   out = {};
-  std::snprintf(out.method, sizeof out.method, "%s", executor.plan().methods[static_cast<size_t>(record.method)].name.c_str());
+  std::snprintf(out.method, sizeof out.method, "%s",
+                executor.plan().methods[static_cast<size_t>(record.method)].name.c_str());
   std::snprintf(out.reason, sizeof out.reason, "%s", reason_text(record.reason));
   out.bucket = record.launched_rows;
   out.rows = record.rows;
@@ -56,7 +62,8 @@ void fill_record(const dsv41c::Executor& executor, int64_t index, dsv41c_record&
 
 extern "C" {
 
-int32_t dsv41c_open(const char* path, const dsv41c_load_options* options, dsv41c_executor** executor, dsv41c_error* error) {
+int32_t dsv41c_open(const char* path, const dsv41c_load_options* options, dsv41c_executor** executor,
+                    dsv41c_error* error) {
   return dsv41c::guard(error, [&] {
     dsv41c_executor*& out = required(executor, "executor");
     out = nullptr;
@@ -71,19 +78,26 @@ int32_t dsv41c_step(dsv41c_executor* executor, const dsv41c_step_inputs* inputs,
 }
 
 int32_t dsv41c_output(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor, dsv41c_error* error) {
-  return dsv41c::guard(error, [&] { required(tensor, "tensor") = required(executor, "executor").executor.output(&required(name, "name")); });
+  return dsv41c::guard(error, [&] {
+    required(tensor, "tensor") = required(executor, "executor").executor.output(&required(name, "name"));
+  });
 }
 
 int32_t dsv41c_state(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor, dsv41c_error* error) {
-  return dsv41c::guard(error, [&] { required(tensor, "tensor") = required(executor, "executor").executor.state(&required(name, "name")); });
+  return dsv41c::guard(error, [&] {
+    required(tensor, "tensor") = required(executor, "executor").executor.state(&required(name, "name"));
+  });
 }
 
-const char* dsv41c_report(dsv41c_executor* executor) { return executor ? executor->executor.report().c_str() : nullptr; }
+const char* dsv41c_report(dsv41c_executor* executor) {
+  return executor ? executor->executor.report().c_str() : nullptr;
+}
 
 int64_t dsv41c_num_records(dsv41c_executor* executor) { return executor ? executor->executor.records().count() : 0; }
 
 int32_t dsv41c_record_at(dsv41c_executor* executor, int64_t index, dsv41c_record* record, dsv41c_error* error) {
-  return dsv41c::guard(error, [&] { fill_record(required(executor, "executor").executor, index, required(record, "record")); });
+  return dsv41c::guard(
+      error, [&] { fill_record(required(executor, "executor").executor, index, required(record, "record")); });
 }
 
 int64_t dsv41c_heap_allocations(void) { return dsv41c::heap_allocations(); }

@@ -45,7 +45,9 @@ bool is_hex_float(std::string_view text) {
 
 std::string Path::text() const {
   if (!parent_) return std::string(key_);
-  return parent_->text() + (index_ >= 0 ? "[" + std::to_string(index_) + "]" : "." + std::string(key_));
+  std::string text = parent_->text();
+  if (index_ >= 0) return text.append("[").append(std::to_string(index_)).append("]");
+  return text.append(".").append(key_);
 }
 
 std::string describe(const json& node) {
@@ -64,7 +66,7 @@ std::string describe(const json& node) {
 
 std::string join(std::span<const std::string_view> words) {
   std::string text;
-  for (std::string_view word : words) text += (text.empty() ? "" : " ") + std::string(word);
+  for (std::string_view word : words) text.append(text.empty() ? "" : " ").append(word);
   return text;
 }
 

@@ -14,7 +14,8 @@ std::string provider_of(const Kernel& kernel) { return kernel.kind == BodyKind::
                .subject = "provider " + wanted,
                .where = "kernel " + kernel.op,
                .found = "no such provider",
-               .needed = wanted == "aten" ? "libdsv41c_aten, built against the torch of this environment" : "libdsv41c's own provider",
+               .needed = wanted == "aten" ? "libdsv41c_aten, built against the torch of this environment"
+                                          : "libdsv41c's own provider",
                .action = "run `make install` (it builds with --no-build-isolation, so that CMake sees torch)"});
 }
 
@@ -30,7 +31,8 @@ void check_abi(const std::vector<const dsv41c_provider*>& providers) {
 
 }  // namespace
 
-KernelTable::KernelTable(const Plan& plan, std::vector<const dsv41c_provider*> providers) : providers_(std::move(providers)) {
+KernelTable::KernelTable(const Plan& plan, std::vector<const dsv41c_provider*> providers)
+    : providers_(std::move(providers)) {
   check_abi(providers_);
   try {
     kernels_.reserve(plan.kernels.size());

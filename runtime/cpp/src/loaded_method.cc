@@ -35,23 +35,30 @@ InputSource source_of_axis(const Method& method) {
   refuse(method, "axis " + method.axis, "axis rows, kept_rows or output_rows");
 }
 
-InputPort input_port(const Method& method, const Port& port, InputSource axis, const Regions& regions, const Symbols& symbols) {
+InputPort input_port(const Method& method, const Port& port, InputSource axis, const Regions& regions,
+                     const Symbols& symbols) {
   const SourceName* named = std::ranges::find_if(SOURCES, [&](const SourceName& s) { return port.name == s.port; });
   if (named == std::end(SOURCES) || named->source != axis)
-    refuse(method, "port " + port.name + " on axis " + method.axis, "port upload on axis rows, keep_rows on kept_rows or logit_rows on output_rows");
+    refuse(method, "port " + port.name + " on axis " + method.axis,
+           "port upload on axis rows, keep_rows on kept_rows or logit_rows on output_rows");
   const size_t columns = axis == InputSource::upload ? 5 : 1;
   const dsv41c_tensor t = regions.tensor(method, port.value, symbols);
   if (t.dtype != DSV41C_INT32 || port.pad.size() != columns)
-    refuse(method, "port " + port.name + " of dtype " + std::string(dtype_name(t.dtype)) + " with " + std::to_string(port.pad.size()) + " columns",
+    refuse(method,
+           "port " + port.name + " of dtype " + std::string(dtype_name(t.dtype)) + " with " +
+               std::to_string(port.pad.size()) + " columns",
            "int32 with " + std::to_string(columns) + " columns");
   return {named->source, static_cast<int32_t*>(t.data), std::vector<int32_t>(port.pad.begin(), port.pad.end())};
 }
 
 const int32_t* list_of(const dsv41c_step_inputs& inputs, InputSource source) {
   switch (source) {
-    case InputSource::upload: return inputs.upload;
-    case InputSource::keep_rows: return inputs.keep_rows;
-    case InputSource::logit_rows: return inputs.logit_rows;
+    case InputSource::upload:
+      return inputs.upload;
+    case InputSource::keep_rows:
+      return inputs.keep_rows;
+    case InputSource::logit_rows:
+      return inputs.logit_rows;
   }
   return nullptr;
 }
@@ -62,7 +69,8 @@ LoadedMethod::LoadedMethod(const Method& method, int64_t max_rows, const Regions
     : method_(method), max_rows_(max_rows), axis_(source_of_axis(method)) {
   const Symbols bound{{method.symbol, max_rows}};
   for (const Port& port : method.inputs) inputs_.push_back(input_port(method, port, axis_, regions, bound));
-  for (int64_t rows : method.buckets) buckets_.push_back(std::make_unique<BoundMethod>(method, rows, regions, kernels, plan_format::E0703));
+  for (int64_t rows : method.buckets)
+    buckets_.push_back(std::make_unique<BoundMethod>(method, rows, regions, kernels, plan_format::E0703));
 }
 
 const BoundMethod* LoadedMethod::least_bucket(int64_t rows) const {
@@ -73,9 +81,12 @@ const BoundMethod* LoadedMethod::least_bucket(int64_t rows) const {
 
 int64_t LoadedMethod::rows_of(const dsv41c_step_inputs& inputs) const {
   switch (axis_) {
-    case InputSource::upload: return inputs.num_rows;
-    case InputSource::keep_rows: return inputs.num_keep;
-    case InputSource::logit_rows: return inputs.num_logit_rows;
+    case InputSource::upload:
+      return inputs.num_rows;
+    case InputSource::keep_rows:
+      return inputs.num_keep;
+    case InputSource::logit_rows:
+      return inputs.num_logit_rows;
   }
   return 0;
 }

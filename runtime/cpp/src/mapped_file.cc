@@ -28,7 +28,7 @@ namespace {
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) fail(path, "open");
-  struct stat facts {};
+  struct stat facts{};
   void* mapped = nullptr;
   const char* failed = nullptr;
   if (::fstat(file, &facts) != 0) {

@@ -102,13 +102,11 @@ int read_body(const json& node, const Path& path, Kernel& kernel) {
                       "kind");
   if (native) {
     kernel.entry = reader.string("entry");
-    reader.read("attributes", check_attributes);
   } else {
     kernel.locals = reader.array("locals", read_local);
     kernel.calls = reader.array("calls", read_call);
   }
   reader.done();
-  kernel.body = node.dump();
   return 0;
 }
 
@@ -118,7 +116,11 @@ Kernel read_kernel(const json& node, const Path& path) {
   ObjectReader reader(node, path, keys::Kernel);
   Kernel kernel;
   kernel.op = reader.string("op");
+  reader.read("attributes", check_attributes);
   reader.read("body", [&](const json& n, const Path& p) { return read_body(n, p, kernel); });
+  json body = node.at("body");  // what a provider prepares: the body and the op's attributes
+  body["attributes"] = node.at("attributes");
+  kernel.body = body.dump();
   kernel.scratch_bytes = reader.read("scratch_bytes", read_expression);
   reader.done();
   return kernel;

@@ -10,9 +10,12 @@ enum class Reason : int8_t { bucket, above_largest_bucket, requested };
 
 inline const char* reason_text(Reason reason) {
   switch (reason) {
-    case Reason::bucket: return "bucket";
-    case Reason::above_largest_bucket: return "above the largest bucket";
-    case Reason::requested: return "requested";
+    case Reason::bucket:
+      return "bucket";
+    case Reason::above_largest_bucket:
+      return "above the largest bucket";
+    case Reason::requested:
+      return "requested";
   }
   return "";
 }

@@ -12,9 +12,12 @@ using Json = nlohmann::ordered_json;
 Json optional(const std::optional<int64_t>& value) { return value ? Json(*value) : Json(nullptr); }
 
 Json limits_json(const Limits& limits) {
-  return {{"slots", optional(limits.slots)},           {"pages", optional(limits.pages)},
-          {"pages_per_slot", optional(limits.pages_per_slot)}, {"block_size", optional(limits.block_size)},
-          {"positions", optional(limits.positions)},   {"vocabulary", optional(limits.vocabulary)}};
+  return {{"slots", optional(limits.slots)},
+          {"pages", optional(limits.pages)},
+          {"pages_per_slot", optional(limits.pages_per_slot)},
+          {"block_size", optional(limits.block_size)},
+          {"positions", optional(limits.positions)},
+          {"vocabulary", optional(limits.vocabulary)}};
 }
 
 Json launches_by_provider(const Method& method, const KernelTable& kernels) {
@@ -43,7 +46,11 @@ std::string render_report(const Executor& executor, double seconds) {
   }
   const Json report = {{"planned_bytes", memory.total_bytes},
                        {"reserved_bytes", executor.reservation_.bytes()},
-                       {"memory", {{"state", memory.state_bytes}, {"bridges", memory.bridge_bytes}, {"io", memory.io_bytes}, {"arena", memory.arena_bytes}}},
+                       {"memory",
+                        {{"state", memory.state_bytes},
+                         {"bridges", memory.bridge_bytes},
+                         {"io", memory.io_bytes},
+                         {"arena", memory.arena_bytes}}},
                        {"weight_bytes", executor.artifact_.weight_bytes()},
                        {"seconds", seconds},
                        {"limits", limits_json(executor.upload_check_.limits())},

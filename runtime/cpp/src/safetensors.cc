@@ -14,9 +14,16 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::pair<std::string_view, int32_t> STORED_DTYPES[] = {
-    {"F32", DSV41C_FLOAT32},   {"BF16", DSV41C_BFLOAT16}, {"F8_E4M3", DSV41C_FLOAT8_E4M3FN}, {"F8_E8M0", DSV41C_FLOAT8_E8M0FNU},
-    {"I8", DSV41C_INT8},       {"U8", DSV41C_UINT8},      {"I32", DSV41C_INT32},             {"I64", DSV41C_INT64},
-    {"F64", DSV41C_FLOAT64},   {"BOOL", DSV41C_BOOL},
+    {"F32", DSV41C_FLOAT32},
+    {"BF16", DSV41C_BFLOAT16},
+    {"F8_E4M3", DSV41C_FLOAT8_E4M3FN},
+    {"F8_E8M0", DSV41C_FLOAT8_E8M0FNU},
+    {"I8", DSV41C_INT8},
+    {"U8", DSV41C_UINT8},
+    {"I32", DSV41C_INT32},
+    {"I64", DSV41C_INT64},
+    {"F64", DSV41C_FLOAT64},
+    {"BOOL", DSV41C_BOOL},
 };
 
 [[noreturn]] void refuse(const std::string& path, const std::string& found, const std::string& needed) {

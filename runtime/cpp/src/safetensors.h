@@ -18,7 +18,7 @@ struct StoredTensor {
 
 class SafetensorsFile {
  public:
-  explicit SafetensorsFile(const std::string& path);  // E0703 when the header does not describe the file
+  explicit SafetensorsFile(const std::string& path);        // E0703 when the header does not describe the file
   const StoredTensor* find(const std::string& name) const;  // null when absent
 
  private:

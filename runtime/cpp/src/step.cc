@@ -24,7 +24,8 @@ bool Executor::holds(const LoadedFlow& flow, const dsv41c_step_inputs& inputs) c
   if (flow.needs_all_rows_output && !(is_identity(inputs.keep_rows, inputs.num_keep, inputs.num_rows) &&
                                       is_identity(inputs.logit_rows, inputs.num_logit_rows, inputs.num_rows)))
     return false;
-  return std::ranges::all_of(flow.methods, [&](size_t index) { return methods_[index]->rows_of(inputs) <= methods_[index]->max_rows(); });
+  return std::ranges::all_of(
+      flow.methods, [&](size_t index) { return methods_[index]->rows_of(inputs) <= methods_[index]->max_rows(); });
 }
 
 const Executor::LoadedFlow& Executor::choose_flow(const dsv41c_step_inputs& inputs) const {
@@ -33,10 +34,12 @@ const Executor::LoadedFlow& Executor::choose_flow(const dsv41c_step_inputs& inpu
   std::string bounds;
   for (const LoadedFlow& flow : flows_)
     for (size_t index : flow.methods)
-      bounds += (bounds.empty() ? "" : ", ") + flow.flow->name + ": at most " + std::to_string(methods_[index]->max_rows()) + " " + plan().methods[index].axis;
+      bounds += (bounds.empty() ? "" : ", ") + flow.flow->name + ": at most " +
+                std::to_string(methods_[index]->max_rows()) + " " + plan().methods[index].axis;
   throw Error({.code = plan_format::E0801,
                .subject = "step",
-               .found = std::to_string(inputs.num_rows) + " rows, " + std::to_string(inputs.num_keep) + " kept, " + std::to_string(inputs.num_logit_rows) + " with logits",
+               .found = std::to_string(inputs.num_rows) + " rows, " + std::to_string(inputs.num_keep) + " kept, " +
+                        std::to_string(inputs.num_logit_rows) + " with logits",
                .needed = "a step that one flow holds (" + bounds + ")",
                .action = "split the step, or compile with a larger --max-num-batched-tokens; no state was changed"});
 }
@@ -56,7 +59,8 @@ void Executor::run_method(size_t index, const dsv41c_step_inputs& inputs, int64_
   const auto begin = std::chrono::steady_clock::now();
   const LoadedMethod& method = *methods_[index];
   const BoundMethod* bound = method.least_bucket(rows);
-  Record record{0, static_cast<int32_t>(index), 0, static_cast<int32_t>(rows), bound ? Reason::bucket : Reason::above_largest_bucket};
+  Record record{0, static_cast<int32_t>(index), 0, static_cast<int32_t>(rows),
+                bound ? Reason::bucket : Reason::above_largest_bucket};
   std::optional<BoundMethod> eager;
   if (inputs.eager || !bound) {
     if (inputs.eager) record.reason = Reason::requested;

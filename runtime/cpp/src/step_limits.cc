@@ -28,7 +28,8 @@ std::optional<int64_t> vocabulary(const Plan& plan) {
   for (const Method& method : plan.methods)
     for (const Port& port : method.outputs) {
       const Value& value = method.values[static_cast<size_t>(port.value)];
-      if (port.name == "logits" && value.sizes.size() == 2 && value.sizes[1].kind == Expr::Kind::constant) return value.sizes[1].value;
+      if (port.name == "logits" && value.sizes.size() == 2 && value.sizes[1].kind == Expr::Kind::constant)
+        return value.sizes[1].value;
     }
   return std::nullopt;
 }

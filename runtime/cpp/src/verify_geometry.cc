@@ -154,8 +154,11 @@ std::string value_place(const Method& method, int64_t index) {
 
 std::string numbers(std::span<const int64_t> values) {
   std::string text = "[";
-  for (int64_t value : values) text += (text.size() > 1 ? "," : "") + std::to_string(value);
-  return text + "]";
+  for (int64_t value : values) {
+    if (text.size() > 1) text += ",";
+    text += std::to_string(value);
+  }
+  return text += "]";
 }
 
 std::string join_names(std::span<const std::string> names) {

@@ -1,4 +1,4 @@
-"""Steps of the toy artifact: right results, buckets against eager, pads, flows, records, device-side tokens."""
+"""Steps of the toy artifact: results, buckets against eager, pads, flows, records, device-side tokens."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def test_poisoned_memory_changes_no_bit(artifact: Path, poison: int) -> None:
     results = []
     for byte in (0, poison):
         with load(artifact, poison=byte) as runtime:
-            logits = [decode(runtime, rows_of(0, [1, 2, 3])), decode(runtime, rows_of(0, [4], base=3), rows_of(1, [5, 6]))]
+            logits = [decode(runtime, rows_of(0, [1, 2, 3])),
+                      decode(runtime, rows_of(0, [4], base=3), rows_of(1, [5, 6]))]
             results.append(([each.tobytes() for each in logits], state_bytes(runtime)))
     assert results[0] == results[1]
 

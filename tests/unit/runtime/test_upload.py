@@ -23,7 +23,9 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
         yield opened
 
 
-def refused(runtime: Runtime, upload: np.ndarray, keep: np.ndarray | None = None, logits: np.ndarray | None = None) -> Dsv41cError:
+def refused(
+    runtime: Runtime, upload: np.ndarray, keep: np.ndarray | None = None, logits: np.ndarray | None = None
+) -> Dsv41cError:
     names = ("slot_position", "slot_token", "page_table")
     before = [runtime.state(name).tobytes() for name in names]
     records = runtime.num_records()
@@ -47,7 +49,9 @@ def refused(runtime: Runtime, upload: np.ndarray, keep: np.ndarray | None = None
     (1, PAGE, -2, "PAGE", "at least -1"),
     (1, FLAGS, 4, "FLAGS", "the executor adds pad rows itself"),
 ])
-def test_bad_field_is_named(runtime: Runtime, row: int, column: int, value: int, field: str, needed: str) -> None:
+def test_bad_field_is_named(
+    runtime: Runtime, row: int, column: int, value: int, field: str, needed: str
+) -> None:
     upload = upload_of(rows_of(0, [1, 2, 3], base=2))
     upload[row, column] = value
     error = refused(runtime, upload)
@@ -57,7 +61,8 @@ def test_bad_field_is_named(runtime: Runtime, row: int, column: int, value: int,
 
 
 def test_rows_of_a_slot_lie_together(runtime: Runtime) -> None:
-    error = refused(runtime, upload_of(rows_of(0, [1], base=2), rows_of(1, [1], base=2), rows_of(0, [1], base=2)))
+    mixed = (rows_of(0, [1], base=2), rows_of(1, [1], base=2), rows_of(0, [1], base=2))
+    error = refused(runtime, upload_of(*mixed))
     assert error.subject == "upload row 2, field SLOT"
 
 
@@ -112,7 +117,8 @@ def test_bad_row_lists(runtime: Runtime, keep: list[int], logits: list[int], sub
     assert error.subject == subject
 
 
-@pytest.mark.parametrize("upload", [np.zeros((1, 5), np.int64), np.zeros((1, 4), np.int32), np.zeros(5, np.int32)])
-def test_upload_of_another_form(runtime: Runtime, upload: np.ndarray) -> None:
+@pytest.mark.parametrize(("shape", "dtype"), [((1, 5), np.int64), ((1, 4), np.int32), ((5,), np.int32)])
+def test_upload_of_another_form(runtime: Runtime, shape: tuple[int, ...], dtype: type) -> None:
+    upload = np.zeros(shape, dtype)
     with pytest.raises(Dsv41cError, match="int32 \\[n, 5\\]"):
         runtime.step(upload, identity(1), identity(1))

@@ -47,10 +47,13 @@ def write_artifact(directory: Path, plan: Plan | None = None, **manifest_changes
 
 
 def write_manifest(directory: Path, plan: Plan, **changes: Any) -> None:
-    files = {path.name: {"bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-             for path in sorted(directory.iterdir()) if path.name != "dsv41c.json"}
+    contents = {path.name: path.read_bytes() for path in sorted(directory.iterdir())
+                if path.name != "dsv41c.json"}
+    files = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+             for name, data in contents.items()}
     manifest = {"format_version": 1, "producer": "test", "target": "cpu", "plan_only": False,
-                "required_features": list(plan.required_features), "model_digest": plan.provenance.model_digest,
+                "required_features": list(plan.required_features),
+                "model_digest": plan.provenance.model_digest,
                 "options": {}, "options_digest": "", "plan_digest": files["plan.json"]["sha256"],
                 "header_digest": None, "files": files}
     (directory / "dsv41c.json").write_text(json.dumps(manifest | changes))

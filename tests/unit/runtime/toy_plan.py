@@ -18,10 +18,12 @@ EPS = 2.0**-20
 
 WEIGHTS = (s.Weight("embed", "float32", (VOCAB, WIDTH)), s.Weight("head", "float32", (VOCAB, WIDTH)),
            s.Weight("norm", "float32", (WIDTH,)))
-STATE = (s.State("slot_position", "int32", (SLOTS + 1,), 0, 0), s.State("slot_token", "int32", (SLOTS + 1,), 64, -1),
+STATE = (s.State("slot_position", "int32", (SLOTS + 1,), 0, 0),
+         s.State("slot_token", "int32", (SLOTS + 1,), 64, -1),
          s.State("page_table", "int32", (SLOTS + 1, PAGES_PER_SLOT), 128, PAGES))
 BRIDGES = (s.Bridge("rows", "int32", (MAX_ROWS, 8), 0), s.Bridge("x", "float32", (MAX_ROWS, WIDTH), 512),
-           s.Bridge("kept_rows", "int32", (MAX_ROWS, 8), 1536), s.Bridge("kept_x", "float32", (MAX_ROWS, WIDTH), 2048))
+           s.Bridge("kept_rows", "int32", (MAX_ROWS, 8), 1536),
+           s.Bridge("kept_x", "float32", (MAX_ROWS, WIDTH), 2048))
 
 
 def contiguous(sizes: tuple[s.Expr, ...]) -> tuple[s.Expr, ...]:
@@ -46,12 +48,16 @@ def times(a: int, b: s.Expr) -> s.Expr:
     return s.Binary("*", a, b)
 
 
+def out_call(op: str, *args: s.CallArgument) -> s.Call:
+    return s.Call(f"aten::{op}", "out", args)
+
+
 def embed_body() -> s.CompositeBody:
     """rows, weight -> x: the token column of the row table selects rows of the weight."""
     return s.CompositeBody(
         (arg(0, "int32", "rows", 8), arg(1, "float32", VOCAB, WIDTH), arg(2, "float32", "rows", WIDTH),
          s.ViewLocal(0, "int32", ("rows",), (8,), 5)),
-        (s.Call("aten::index_select", "out", (s.TensorTag(1), s.IntTag(0), s.TensorTag(3), s.MutableTag(2))),))
+        (out_call("index_select", s.TensorTag(1), s.IntTag(0), s.TensorTag(3), s.MutableTag(2)),))
 
 
 def take_body(capacity: int, out_rows: s.Expr) -> s.CompositeBody:
@@ -59,11 +65,11 @@ def take_body(capacity: int, out_rows: s.Expr) -> s.CompositeBody:
     return s.CompositeBody(
         (arg(0, "float32", capacity, WIDTH), arg(1, "int32", out_rows), arg(2, "float32", out_rows, WIDTH),
          temp(0, "int32", out_rows)),
-        (s.Call("aten::clamp", "out", (s.TensorTag(1), s.IntTag(0), s.NoneTag(), s.MutableTag(3))),
-         s.Call("aten::index_select", "out", (s.TensorTag(0), s.IntTag(0), s.TensorTag(3), s.MutableTag(2)))))
+        (out_call("clamp", s.TensorTag(1), s.IntTag(0), s.NoneTag(), s.MutableTag(3)),
+         out_call("index_select", s.TensorTag(0), s.IntTag(0), s.TensorTag(3), s.MutableTag(2))))
 
 
-NORM_SCRATCH = s.Binary("+", times(WIDTH * 4, "rows"), times(4, s.Binary("*", 16, s.Binary("ceildiv", "rows", 16))))
+NORM_SCRATCH = s.Binary("+", times(WIDTH * 4, "rows"), times(64, s.Binary("ceildiv", "rows", 16)))
 
 
 def norm_body() -> s.CompositeBody:
@@ -71,13 +77,14 @@ def norm_body() -> s.CompositeBody:
     return s.CompositeBody(
         (arg(0, "float32", "rows", WIDTH), arg(1, "float32", WIDTH), arg(2, "float32", "rows", WIDTH),
          temp(0, "float32", "rows", WIDTH), temp(times(WIDTH * 4, "rows"), "float32", "rows", 1),
-         s.ConstantLocal("float32", s.FloatTag.of(EPS)), s.ViewLocal(1, "float32", ("rows", WIDTH), (0, 1), 0)),
-        (s.Call("aten::mul", "out", (s.TensorTag(0), s.TensorTag(0), s.MutableTag(3))),
-         s.Call("aten::mean", "out", (s.TensorTag(3), s.IntListTag((-1,)), s.BoolTag(True), s.NoneTag(), s.MutableTag(4))),
-         s.Call("aten::add", "out", (s.TensorTag(4), s.TensorTag(5), s.IntTag(1), s.MutableTag(4))),
-         s.Call("aten::rsqrt", "out", (s.TensorTag(4), s.MutableTag(4))),
-         s.Call("aten::mul", "out", (s.TensorTag(0), s.TensorTag(4), s.MutableTag(3))),
-         s.Call("aten::mul", "out", (s.TensorTag(3), s.TensorTag(6), s.MutableTag(2)))))
+         s.ConstantLocal("float32", s.FloatTag.of(EPS)),
+         s.ViewLocal(1, "float32", ("rows", WIDTH), (0, 1), 0)),
+        (out_call("mul", s.TensorTag(0), s.TensorTag(0), s.MutableTag(3)),
+         out_call("mean", s.TensorTag(3), s.IntListTag((-1,)), s.BoolTag(True), s.NoneTag(), s.MutableTag(4)),
+         out_call("add", s.TensorTag(4), s.TensorTag(5), s.IntTag(1), s.MutableTag(4)),
+         out_call("rsqrt", s.TensorTag(4), s.MutableTag(4)),
+         out_call("mul", s.TensorTag(0), s.TensorTag(4), s.MutableTag(3)),
+         out_call("mul", s.TensorTag(3), s.TensorTag(6), s.MutableTag(2))))
 
 
 LINEAR_SCRATCH = times(4 * 64, s.Binary("+", "rows", 64))
@@ -86,12 +93,12 @@ ROW_TABLE, EMBED, TAKE_TABLE, TAKE, NORM, LINEAR, GREEDY = range(7)
 
 def kernels() -> tuple[s.Kernel, ...]:
     def native(entry: str, scratch: s.Expr = 0, **attributes: s.Attribute) -> s.Kernel:
-        return s.Kernel(f"dsv41c::{entry}", s.NativeBody(entry, attributes), scratch)
+        return s.Kernel(f"dsv41c::{entry}", attributes, s.NativeBody(entry), scratch)
 
-    return (native("row_table", block_size=BLOCK), s.Kernel("dsv41c::embed", embed_body(), 0),
+    return (native("row_table", block_size=BLOCK), s.Kernel("dsv41c::embed", {}, embed_body(), 0),
             native("take_row_table", num_slots=SLOTS, boundary="suffix"),
-            s.Kernel("dsv41c::take_rows", take_body(MAX_ROWS, "rows"), times(4, "rows")),
-            s.Kernel("dsv41c::rms_norm", norm_body(), NORM_SCRATCH),
+            s.Kernel("dsv41c::take_rows", {}, take_body(MAX_ROWS, "rows"), times(4, "rows")),
+            s.Kernel("dsv41c::rms_norm", {}, norm_body(), NORM_SCRATCH),
             native("linear", LINEAR_SCRATCH, dtype=s.DtypeTag("float32")), native("greedy_token"))
 
 
@@ -140,10 +147,12 @@ class MethodBuilder:
         return index
 
     def weight(self, index: int) -> int:
-        return self.value(WEIGHTS[index].name, WEIGHTS[index].dtype, WEIGHTS[index].sizes, s.WeightStorage(index))
+        entry = WEIGHTS[index]
+        return self.value(entry.name, entry.dtype, entry.sizes, s.WeightStorage(index))
 
     def state(self, index: int) -> int:
-        return self.value(STATE[index].name, STATE[index].dtype, STATE[index].sizes, s.StateStorage(index))
+        entry = STATE[index]
+        return self.value(entry.name, entry.dtype, entry.sizes, s.StateStorage(index))
 
     def bridge(self, index: int, written: bool) -> int:
         entry = BRIDGES[index]
@@ -153,7 +162,9 @@ class MethodBuilder:
     def launch(self, name: str, kernel: int, *tensors: s.Argument, scratch: int | None = None) -> None:
         self.launches.append(s.Launch(name, kernel, tensors, scratch))
 
-    def finish(self, name: str, axis: str, inputs: tuple[s.Port, ...], outputs: tuple[s.Port, ...]) -> s.Method:
+    def finish(
+        self, name: str, axis: str, inputs: tuple[s.Port, ...], outputs: tuple[s.Port, ...]
+    ) -> s.Method:
         return s.Method(name, axis, self.symbol, BUCKETS, inputs, outputs, tuple(self.values),
                         (s.Segment(tuple(self.launches)),), self.arena)
 
@@ -167,7 +178,8 @@ def symbolic(expr: s.Expr, symbol: str) -> s.Expr:
 
 def add_row_table(b: MethodBuilder, rows: int) -> s.Port:
     upload = b.io_value("upload", "int32", 5)
-    b.launch("row_table", ROW_TABLE, s.In(upload), s.In(b.state(1)), s.InOut(b.state(0)), s.InOut(b.state(2)), s.Out(rows))
+    b.launch("row_table", ROW_TABLE, s.In(upload), s.In(b.state(1)), s.InOut(b.state(0)), s.InOut(b.state(2)),
+             s.Out(rows))
     return s.Port("upload", upload, PAD_ROW)
 
 
@@ -223,5 +235,6 @@ def toy_plan() -> s.Plan:
     return s.Plan(
         1, ("aten_composites", "native_cpu"), "cpu", s.Provenance("0" * 64, {"max_model_len": 28}, "test"),
         tuple(s.Symbol(name, 1, MAX_ROWS) for name in "TERL"),
-        s.Memory(state, bridges, io, arena, state + bridges + io + arena), WEIGHTS, STATE, BRIDGES, kernels(), methods,
-        (s.Flow("decode", ("decode",), "all_rows_output"), s.Flow("prefill", ("encoder", "decoder", "head"), "nothing")), ())
+        s.Memory(state, bridges, io, arena, state + bridges + io + arena), WEIGHTS, STATE, BRIDGES, kernels(),
+        methods, (s.Flow("decode", ("decode",), "all_rows_output"),
+                  s.Flow("prefill", ("encoder", "decoder", "head"), "nothing")), ())

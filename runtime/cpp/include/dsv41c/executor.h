@@ -59,15 +59,18 @@ DSV41C_API void dsv41c_close(dsv41c_executor* executor);
 DSV41C_API int32_t dsv41c_step(dsv41c_executor* executor, const dsv41c_step_inputs* inputs, dsv41c_error* error);
 
 /* Views into the executor's memory: an output of the last step (its requested rows), and a state tensor. */
-DSV41C_API int32_t dsv41c_output(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor, dsv41c_error* error);
-DSV41C_API int32_t dsv41c_state(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor, dsv41c_error* error);
+DSV41C_API int32_t dsv41c_output(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor,
+                                 dsv41c_error* error);
+DSV41C_API int32_t dsv41c_state(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor,
+                                dsv41c_error* error);
 
 /* Load report as JSON, owned by the executor. */
 DSV41C_API const char* dsv41c_report(dsv41c_executor* executor);
 
 /* Records are numbered from 0 since load; the newest 65,536 are kept. */
 DSV41C_API int64_t dsv41c_num_records(dsv41c_executor* executor);
-DSV41C_API int32_t dsv41c_record_at(dsv41c_executor* executor, int64_t index, dsv41c_record* record, dsv41c_error* error);
+DSV41C_API int32_t dsv41c_record_at(dsv41c_executor* executor, int64_t index, dsv41c_record* record,
+                                    dsv41c_error* error);
 
 /* Heap allocations made by this library since the process started. */
 DSV41C_API int64_t dsv41c_heap_allocations(void);

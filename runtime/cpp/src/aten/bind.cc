@@ -44,7 +44,8 @@ at::Tensor argument(const Local& local, const dsv41c_binding& binding, const Sym
     is_same = is_same && given.sizes[d] == sizes[d] && (sizes[d] == 1 || given.strides[d] == strides[d]);
   }
   if (!is_same)
-    throw std::invalid_argument("tensor " + std::to_string(local.index) + " is " + found + " (size:stride), needed " + needed);
+    throw std::invalid_argument("tensor " + std::to_string(local.index) + " is " + found + " (size:stride), needed " +
+                                needed);
   return at_address(given.data, sizes, strides, local.dtype);
 }
 
@@ -74,10 +75,18 @@ std::vector<at::Tensor> make_locals(const Composite& composite, const dsv41c_bin
   std::vector<at::Tensor> made;
   for (const Local& local : composite.locals) {
     switch (local.kind) {
-      case LocalKind::arg: made.push_back(argument(local, binding, symbols)); break;
-      case LocalKind::temp: made.push_back(temporary(local, binding, symbols)); break;
-      case LocalKind::view: made.push_back(view(local, made[local.index], symbols)); break;
-      case LocalKind::constant: made.push_back(local.constant); break;
+      case LocalKind::arg:
+        made.push_back(argument(local, binding, symbols));
+        break;
+      case LocalKind::temp:
+        made.push_back(temporary(local, binding, symbols));
+        break;
+      case LocalKind::view:
+        made.push_back(view(local, made[local.index], symbols));
+        break;
+      case LocalKind::constant:
+        made.push_back(local.constant);
+        break;
     }
   }
   return made;
@@ -85,7 +94,8 @@ std::vector<at::Tensor> make_locals(const Composite& composite, const dsv41c_bin
 
 c10::IValue make_operand(const Operand& operand, const std::vector<at::Tensor>& locals, const Symbols& symbols) {
   switch (operand.kind) {
-    case Operand::Kind::tensor: return locals[operand.locals[0]];
+    case Operand::Kind::tensor:
+      return locals[operand.locals[0]];
     case Operand::Kind::tensors: {
       c10::List<at::Tensor> list;
       for (size_t index : operand.locals) list.push_back(locals[index]);
@@ -96,10 +106,14 @@ c10::IValue make_operand(const Operand& operand, const std::vector<at::Tensor>& 
       for (size_t index : operand.locals) list.push_back(locals[index]);
       return list;
     }
-    case Operand::Kind::integer: return evaluate(operand.values[0], symbols);
-    case Operand::Kind::scalar: return at::Scalar(evaluate(operand.values[0], symbols));
-    case Operand::Kind::integers: return evaluated(operand.values, symbols);
-    case Operand::Kind::fixed: return operand.fixed;
+    case Operand::Kind::integer:
+      return evaluate(operand.values[0], symbols);
+    case Operand::Kind::scalar:
+      return at::Scalar(evaluate(operand.values[0], symbols));
+    case Operand::Kind::integers:
+      return evaluated(operand.values, symbols);
+    case Operand::Kind::fixed:
+      return operand.fixed;
   }
   throw std::logic_error("operand kind");
 }
@@ -137,8 +151,8 @@ void BoundComposite::launch() {
 void BoundComposite::verify_written() const {
   for (const Written& w : written_)
     if (w.tensor.data_ptr() != w.data || w.tensor.sizes() != at::IntArrayRef(w.sizes))
-      throw std::runtime_error(w.call->name + " resized or moved its output: found sizes " + c10::str(w.tensor.sizes()) +
-                               ", planned " + c10::str(at::IntArrayRef(w.sizes)));
+      throw std::runtime_error(w.call->name + " resized or moved its output: found sizes " +
+                               c10::str(w.tensor.sizes()) + ", planned " + c10::str(at::IntArrayRef(w.sizes)));
 }
 
 }  // namespace dsv41c::aten

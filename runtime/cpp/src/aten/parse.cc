@@ -62,7 +62,8 @@ Local parse_local(const nlohmann::json& node, size_t own_index) {
     local.kind = LocalKind::view;
     local.index = node.at("of").get<size_t>();
     if (local.index >= own_index)
-      throw std::invalid_argument(path + " looks into local " + std::to_string(local.index) + ", needed an earlier one");
+      throw std::invalid_argument(path + " looks into local " + std::to_string(local.index) +
+                                  ", needed an earlier one");
   } else {
     throw std::invalid_argument(path + " is of unknown kind " + kind);
   }

@@ -79,14 +79,17 @@ void count_allocations(int32_t enable, int64_t* count, int64_t* bytes) {
   });
 }
 
-const dsv41c_provider PROVIDER = {DSV41C_PROVIDER_ABI, 0, "aten", prepare, bind, launch, unbind, release, count_allocations};
+const dsv41c_provider PROVIDER = {DSV41C_PROVIDER_ABI, 0, "aten", prepare, bind, launch, unbind, release,
+                                  count_allocations};
 
 }  // namespace
 }  // namespace dsv41c::aten
 
 extern "C" {
 
-__attribute__((visibility("default"))) const dsv41c_provider* dsv41c_aten_provider(void) { return &dsv41c::aten::PROVIDER; }
+__attribute__((visibility("default"))) const dsv41c_provider* dsv41c_aten_provider(void) {
+  return &dsv41c::aten::PROVIDER;
+}
 
 // The torch that this library was compiled against; another one may lay out its classes differently.
 __attribute__((visibility("default"))) const char* dsv41c_aten_torch_version(void) { return DSV41C_TORCH_VERSION; }

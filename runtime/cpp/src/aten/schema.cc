@@ -43,13 +43,14 @@ bool is_int_list(const c10::Type& type) {
   throw std::invalid_argument("the schema needs " + type.str() + ", found " + tag.dump());
 }
 
-Operand tensor(const Json& tag, const c10::Argument& argument, const c10::Type& type, const std::vector<Local>& locals) {
+Operand tensor(const Json& tag, const c10::Argument& argument, const c10::Type& type,
+               const std::vector<Local>& locals) {
   if (type.kind() != TypeKind::TensorType) refuse(type, tag);
   const bool is_written = tag.contains("m");
   const auto* alias = argument.alias_info();
   if (is_written != (alias != nullptr && alias->isWrite()))
-    throw std::invalid_argument(std::string("the schema ") + (is_written ? "does not write" : "writes") + " this tensor, found " +
-                                tag.dump());
+    throw std::invalid_argument(std::string("the schema ") + (is_written ? "does not write" : "writes") +
+                                " this tensor, found " + tag.dump());
   Operand operand;
   operand.kind = Operand::Kind::tensor;
   operand.locals = {checked_local(is_written ? tag.at("m") : tag.at("t"), locals)};
@@ -134,7 +135,10 @@ Call parse_call(const Json& node, const std::vector<Local>& locals) {
   const auto op = node.at("op").get<std::string>(), overload = node.at("overload").get<std::string>();
   std::string at = op + (overload.empty() ? "" : "." + overload);
   try {
-    Call call{at, c10::Dispatcher::singleton().findSchemaOrThrow(op.c_str(), overload.c_str()), {}, {}};
+    // Not findSchemaOrThrow: its exception takes seconds to collect a backtrace.
+    const auto found = c10::Dispatcher::singleton().findSchema({op, overload});
+    if (!found) throw std::invalid_argument("this torch has no such op");
+    Call call{at, *found, {}, {}};
     const auto& arguments = call.op.schema().arguments();
     const auto& tags = node.at("args");
     if (tags.size() != arguments.size())

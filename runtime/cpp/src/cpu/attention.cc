@@ -56,7 +56,7 @@ class Attention final : public Kernel {
  public:
   explicit Attention(const Attributes& a)
       : window_size_(a.integer("window_size")), scale_(static_cast<float>(a.real("scale"))) {
-    if constexpr (sparse) a.integer("ratio");  // part of the op's contract; entries are addressed by id alone
+    if constexpr (sparse) a.integer("ratio");  // declared by the op; entries are addressed by id alone
   }
 
   void check(const Call& c) const override {

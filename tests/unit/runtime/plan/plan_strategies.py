@@ -84,11 +84,11 @@ def _mix_kernel() -> s.Kernel:
     attributes: dict[str, s.Attribute] = {
         "eps": s.FloatTag.of(1e-6), "streams": 4, "exact": True, "mode": "plain",
         "dtype": s.DtypeTag("float32")}
-    return s.Kernel("dsv41c::mix", s.NativeBody("mix", attributes), s.Binary("*", s.ROWS, 64))
+    return s.Kernel("dsv41c::mix", attributes, s.NativeBody("mix"), s.Binary("*", s.ROWS, 64))
 
 
 def _take_kernel() -> s.Kernel:
-    return s.Kernel("dsv41c::take", s.NativeBody("take", {}), 0)
+    return s.Kernel("dsv41c::take", {}, s.NativeBody("take"), 0)
 
 
 def _double_kernel(columns: int) -> s.Kernel:
@@ -110,7 +110,7 @@ def _double_kernel(columns: int) -> s.Kernel:
                                     s.DtypeTag("float32"), s.FloatTag.of(-0.5), s.StringTag("x"),
                                     s.MutableTag(2))),
     )
-    return s.Kernel("dsv41c::double", s.CompositeBody(locals_, calls), scratch)
+    return s.Kernel("dsv41c::double", {}, s.CompositeBody(locals_, calls), scratch)
 
 
 def _upload_bytes(recipe: Recipe) -> int:
@@ -146,7 +146,8 @@ def _encoder(recipe: Recipe) -> s.Method:
     steps: tuple[s.Step, ...] = (s.Segment(tuple(launches[:cut])),
                                  s.Break("dsv41c::mix", "too large", tuple(launches[cut:])))
     upload = s.Port("upload", 0, (SLOTS - 1, 0, 0, 5, -1))
-    return s.Method("encoder", "rows", "T", recipe.buckets, (upload,), (), tuple(values), steps, scratch_at + scratch_bytes * recipe.hi)
+    return s.Method("encoder", "rows", "T", recipe.buckets, (upload,), (), tuple(values), steps,
+                    scratch_at + scratch_bytes * recipe.hi)
 
 
 def _launch(index: int, reads: tuple[int, ...], composite: bool, scratch: int, flat: int) -> s.Launch:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dsv41c.runtime.plan.codec import decode, encode
 from dsv41c.runtime.plan.diff import diff
-from dsv41c.runtime.plan.schema import FloatTag, NativeBody, Plan, Symbol
+from dsv41c.runtime.plan.schema import FloatTag, Plan, Symbol
 from hypothesis import given, settings
 
 from tests.unit.runtime.plan.plan_strategies import example_plan, plans
@@ -41,11 +41,9 @@ def test_moved_is_reported() -> None:
 
 def test_attributes_and_types() -> None:
     plan = example_plan()
-    body = plan.kernels[0].body
-    assert isinstance(body, NativeBody)
-    attributes = {**body.attributes, "exact": 1, "eps": FloatTag.of(1e-5)}
-    changed = replace(plan.kernels[0], body=NativeBody("mix", attributes))
+    attributes = {**plan.kernels[0].attributes, "exact": 1, "eps": FloatTag.of(1e-5)}
+    changed = replace(plan.kernels[0], attributes=attributes)
     lines = diff(plan, replace(plan, kernels=(changed, *plan.kernels[1:])))
     assert len(lines) == 2
-    assert lines[0].startswith("plan.kernels[0].body.attributes.eps.hex: 0x1.0c6f")
-    assert lines[1] == "plan.kernels[0].body.attributes.exact: True -> 1"
+    assert lines[0].startswith("plan.kernels[0].attributes.eps.hex: 0x1.0c6f")
+    assert lines[1] == "plan.kernels[0].attributes.exact: True -> 1"

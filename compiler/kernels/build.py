@@ -1,0 +1,136 @@
+"""build_kernel: source and target -> cubin and launch record, cached by digest; needs no GPU."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dsv41c.compiler.kernels import nvcc, tilelang_lowering
+from dsv41c.compiler.kernels.source import (
+    ROOT,
+    TARGETS,
+    CompiledKernel,
+    Float,
+    Grid,
+    Int32,
+    Int64,
+    KernelSource,
+    LaunchRecord,
+    Param,
+    Scratch,
+    Tensor,
+)
+from dsv41c.runtime.plan.errors import Dsv41cError
+from dsv41c.runtime.plan.expr import Binary, Expr
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "pointer": (Tensor, Scratch), "int": (Int32,), "int32_t": (Int32,), "int64_t": (Int64,), "float": (Float,),
+}
+_INCLUDE = re.compile(r'^#include "([\w.]+)"', re.MULTILINE)
+
+
+def build_kernel(source: KernelSource, target: str, cache: Path | None) -> CompiledKernel:
+    """The compiled kernel, from the cache when the same source, constants and tools built it before."""
+    if target not in TARGETS:
+        raise Dsv41cError("DSV41C-E0302", f"kernel source {source.file}", found=f"target {target}",
+                          needed=f"one of: {', '.join(TARGETS)}", do="choose a known target")
+    key = cache_key(source, target)
+    kept = _read(cache / key) if cache is not None else None
+    if kept is not None:
+        return kept
+    built = _build(source, target)
+    if cache is not None:
+        _write(cache / key, built)
+    return built
+
+
+def cache_key(source: KernelSource, target: str) -> str:
+    """Digest of all that decides the result: texts, constants, bindings, options and tool versions."""
+    tools = [nvcc.nvcc_version()] + ([tilelang_lowering.tilelang_version()] if source.is_tilelang else [])
+    parts = [*_texts(source), source.description(), target, *nvcc.OPTIONS, *tools]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _texts(source: KernelSource) -> list[str]:
+    """The source and the project headers that it includes."""
+    text = source.path.read_text(encoding="utf-8")
+    headers = [source.path.parent / name for name in _INCLUDE.findall(text)]
+    return [text, *(h.read_text(encoding="utf-8") for h in headers)]
+
+
+def _build(source: KernelSource, target: str) -> CompiledKernel:
+    if source.is_tilelang:
+        lowered = tilelang_lowering.lower(source, target)
+        text, options = lowered.text, list(tilelang_lowering.HEADER_WARNINGS)
+        options += [f"-I{d}" for d in tilelang_lowering.include_directories()]
+        sizes = (lowered.grid, lowered.block, lowered.shared_bytes)
+    else:
+        text = source.path.read_text(encoding="utf-8")
+        options = [f"-I{ROOT / 'cuda'}", *(f"-D{name}={value}" for name, value in source.constants)]
+        sizes = (source.grid, source.block, source.shared_bytes)
+    signature = nvcc.parse_signature(text, source.file)
+    bindings = dict(source.bindings)
+    params = _bind(source, signature, bindings)
+    compiled = nvcc.compile_text(text, target, options, source.file)
+    if compiled.spill_bytes > source.spill_limit_bytes:
+        raise Dsv41cError(
+            "DSV41C-E0302", f"kernel {signature.symbol} ({source.file})", where=f"target {target}",
+            found=f"{compiled.spill_bytes} bytes of register spills with {compiled.registers} registers",
+            needed=f"at most {source.spill_limit_bytes}", do="use fewer registers, or state the limit and why it is fine")
+    grid, block, shared_bytes = sizes
+    record = LaunchRecord(signature.symbol, params, _over_rows(grid, bindings), block, shared_bytes,
+                          compiled.registers, compiled.spill_bytes)
+    return CompiledKernel.of(compiled.cubin, record)
+
+
+def _bind(source: KernelSource, signature: nvcc.Signature, bindings: Mapping[str, Param]) -> tuple[Param, ...]:
+    """Parameters in the kernel's own order (TileLang sorts them by name)."""
+    names = [name for _, name in signature.params]
+    if sorted(names) != sorted(bindings):
+        raise _mismatch(source, f"parameters {', '.join(names)}", f"bindings for exactly these, not {', '.join(bindings)}")
+    for kind, name in signature.params:
+        if not isinstance(bindings[name], _KINDS.get(kind, ())):
+            raise _mismatch(source, f"parameter {name} of type {kind}", f"another binding than {bindings[name]}")
+    return tuple(bindings[name] for name in names)
+
+
+def _mismatch(source: KernelSource, found: str, needed: str) -> Dsv41cError:
+    return Dsv41cError("DSV41C-E0302", f"kernel source {source.file}", found=found, needed=needed,
+                       do="correct the bindings in compiler/kernels/catalog.py")
+
+
+def _over_rows(grid: Sequence[Expr], bindings: Mapping[str, Param]) -> Grid:
+    """Launch sizes with the kernel's integer parameters replaced by what they are bound to."""
+    x, y, z = (_substitute(e, bindings) for e in grid)
+    return x, y, z
+
+
+def _substitute(expr: Expr, bindings: Mapping[str, Param]) -> Expr:
+    if isinstance(expr, Binary):
+        return Binary(expr.op, _substitute(expr.a, bindings), _substitute(expr.b, bindings))
+    bound = bindings.get(expr) if isinstance(expr, str) else None
+    return bound.value if isinstance(bound, Int32 | Int64) else expr
+
+
+def _read(base: Path) -> CompiledKernel | None:
+    """A kept result; None unless both files are there and the digest is that of the record."""
+    try:
+        node = json.loads(base.with_suffix(".json").read_text(encoding="ascii"))
+        kept = CompiledKernel.of(base.with_suffix(".cubin").read_bytes(), LaunchRecord.from_json(node["record"]))
+    except FileNotFoundError:
+        return None
+    return kept if kept.digest == node["digest"] else None
+
+
+def _write(base: Path, built: CompiledKernel) -> None:
+    """Both files whole or not at all: several builds may write the same key at once."""
+    base.parent.mkdir(parents=True, exist_ok=True)
+    record = json.dumps({"digest": built.digest, "record": built.record.to_json()}, sort_keys=True)
+    for suffix, content in ((".cubin", built.cubin), (".json", record.encode("ascii"))):
+        temporary = base.with_name(f"{base.name}.{os.getpid()}.tmp{suffix}")
+        temporary.write_bytes(content)
+        temporary.replace(base.with_suffix(suffix))

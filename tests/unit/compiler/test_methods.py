@@ -1,0 +1,101 @@
+"""Capture and cut: which methods come out, what crosses their boundaries, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from dsv41c.compiler.capture import Captured, capture
+from dsv41c.compiler.checkpoint.view import CheckpointView
+from dsv41c.compiler.methods import build_methods
+from dsv41c.compiler.model.state import make_state, state_specs
+from dsv41c.compiler.model.transformer import Transformer
+from dsv41c.compiler.options import CompileOptions
+from dsv41c.compiler.pipeline import run_pipeline
+from dsv41c.compiler.program import Origin, Program, op_name
+from dsv41c.compiler.weights import weight_recipes, weight_shapes
+from dsv41c.runtime.plan.errors import Dsv41cError
+
+
+@pytest.fixture(scope="module")
+def options(tiny_checkpoint: Path) -> CompileOptions:
+    return CompileOptions().resolved(CheckpointView.open(tiny_checkpoint).config)
+
+
+@pytest.fixture(scope="module")
+def model(tiny_checkpoint: Path, options: CompileOptions) -> Transformer:
+    view = CheckpointView.open(tiny_checkpoint)
+    state = make_state(state_specs(view.config, options, 0, False), "meta")
+    return Transformer(view.config, options, weight_shapes(view, weight_recipes(view, options)), state)
+
+
+@pytest.fixture(scope="module")
+def captured(model: Transformer, options: CompileOptions) -> Captured:
+    return capture(model, options.max_num_batched_tokens)
+
+
+@pytest.fixture(scope="module")
+def program(captured: Captured, options: CompileOptions) -> Program:
+    return build_methods(captured, options)
+
+
+def calls(program: Program, method: str) -> list[str]:
+    return [name for node in program.methods[method].graph.nodes if (name := op_name(node))]
+
+
+def test_every_row_dimension_is_one_symbol_without_guards(captured: Captured) -> None:
+    """No specialisation: all symbolic sizes of the capture are multiples of one symbol."""
+    symbols = {s for node in captured.graph.nodes if isinstance(val := node.meta.get("val"), torch.Tensor)
+               for size in val.shape if not isinstance(size, int) for s in size.node.expr.free_symbols}
+    assert len(symbols) == 1
+
+
+def test_the_pieces_together_make_the_whole(captured: Captured, program: Program) -> None:
+    """Every call of the capture is in exactly one of encoder, decoder and head."""
+    whole = sorted(name for node in captured.graph.nodes if (name := op_name(node)))
+    assert sorted(calls(program, "encoder") + calls(program, "decoder") + calls(program, "head")) == whole
+
+
+def test_decode_is_the_whole_without_boundaries(captured: Captured, program: Program) -> None:
+    whole = [name for node in captured.graph.nodes if (name := op_name(node))]
+    assert calls(program, "decode") == [n for n in whole if not n.startswith("take_")]
+
+
+def test_boundaries_carry_rows_trunk_and_alpha_then_hidden_and_rows(program: Program) -> None:
+    assert len(program.methods["encoder"].bridges_out) == 3
+    assert len(program.methods["decoder"].bridges_out) == 2
+    assert program.methods["head"].bridges_out == ()
+    inputs = {name: [n.meta["name"] for n in m.graph.nodes if n.meta.get("origin") is Origin.INPUT]
+              for name, m in program.methods.items()}
+    assert inputs == {"decode": ["upload"], "encoder": ["upload"], "decoder": ["keep_rows"], "head": ["logit_rows"]}
+
+
+def test_state_writes_survive_every_cut_and_pass(captured: Captured, program: Program) -> None:
+    def writes(graphs: list[torch.fx.Graph]) -> int:
+        return sum(op_name(n) is not None and n.target._schema.is_mutable for g in graphs for n in g.nodes)
+
+    final = run_pipeline(program)
+    whole = writes([captured.graph])
+    assert writes([final.methods["decode"].graph]) == whole
+    assert writes([final.methods[m].graph for m in ("encoder", "decoder", "head")]) == whole
+
+
+def test_the_pipeline_merges_the_norm_that_decode_computes_twice(program: Program) -> None:
+    """Uncut, the decoder's first norm is evaluated before and after the boundary on the same rows."""
+    before, after = program.methods["decode"].graph, run_pipeline(program).methods["decode"].graph
+    assert len(after.nodes) < len(before.nodes)
+
+
+def test_an_undeclared_op_is_refused_by_name(model: Transformer, options: CompileOptions) -> None:
+    class WithFlip(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model
+
+        def forward(self, upload: torch.Tensor, keep_rows: torch.Tensor, logit_rows: torch.Tensor) -> torch.Tensor:
+            return torch.flip(upload, [0])
+
+    with pytest.raises(Dsv41cError, match="E0202") as caught:
+        capture(WithFlip(), 16)  # type: ignore[arg-type]
+    assert "flip" in str(caught.value)

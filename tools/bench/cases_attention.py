@@ -1,0 +1,90 @@
+"""Cases of attention, of the stores and of the index selection."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tools.bench.op_case import NUM_SLOTS, Case, integers, nan_pads, normal, page_table, row_table
+
+F32, BF16 = torch.float32, torch.bfloat16
+PAD = (NUM_SLOTS, 0, 0)
+
+
+def small() -> list[Case]:
+    cases = [*_stores(F32), *_stores(BF16), *_pairs(24)]
+    for dtype in (F32, BF16):
+        cases += [*_attention(dtype, 4, 32, 8, 11, 4), *_attention(dtype, 3, 40, 8, 9, 20),
+                  *_index(dtype, 2, 32, 4, 4, 4, 2, 8), *_index(dtype, 9, 40, 300, 64, 4, 40, 12)]
+    return cases
+
+
+def real() -> list[Case]:
+    return [*_attention(BF16, 64, 512, 128, 134, 512), *_attention(F32, 64, 512, 128, 134, 512), *_pairs(512),
+            *_index(BF16, 32, 128, 512, 128, 8, 2048, 160)]
+
+
+def _attention(dtype: torch.dtype, heads: int, width: int, window: int, ring: int, selected: int) -> list[Case]:
+    rows = row_table((1, 2 * window + 3, 3), PAD, (0, 0, 4), (2, window - 2, 5))
+    count, per_page, pages, scale = len(rows), 4, max(4, selected // 2), width**-0.5
+    q = nan_pads(normal(1, count, heads, width, dtype=dtype), rows)
+    keys = nan_pads(normal(2, count, width, dtype=dtype), rows)
+    held = normal(3, NUM_SLOTS + 1, ring, width, dtype=dtype)
+    pool = normal(4, NUM_SLOTS * pages + 1, per_page, width, dtype=dtype)
+    sink, name = normal(5, heads), f"{heads}x{width} window {window} {dtype}"
+    chosen = torch.full((count, selected), -1, dtype=torch.int32)
+    for i in range(count):
+        picked = torch.randperm(per_page * pages, generator=torch.Generator().manual_seed(i))[: selected - i % 3]
+        chosen[i, : len(picked)] = picked.sort().values.int()
+    dense = (q, keys, held, sink, rows, window, scale)
+    sparse = (q, keys, held, pool, page_table(6, pages), chosen, sink, rows, window, 2, scale)
+    carried = ("q", "window_kv", "rows")
+    return [Case("window_attention", name, dense, carried), Case("draft_attention", name, dense, carried),
+            Case("sparse_attention", f"{name} selected {selected}", sparse, (*carried, "selected"))]
+
+
+def _stores(dtype: torch.dtype) -> list[Case]:
+    rows = row_table((1, 5, 9), PAD, (0, 0, 3), (2, 14, 1), (NUM_SLOTS, 0, 0))
+    value = nan_pads(normal(1, len(rows), 20, dtype=dtype), rows)
+    window = normal(2, NUM_SLOTS + 1, 6, 20, dtype=dtype)
+    cases = [Case("window_commit", f"{dtype}", (value, rows, window), ("window_kv", "rows"), True)]
+    for ratio in (1, 2):
+        pool = normal(3, NUM_SLOTS * 5 + 1, 4 // ratio, 20, dtype=dtype)
+        cases.append(Case("entry_store", f"{dtype} ratio {ratio}", (value, rows, page_table(4, 5, 1), pool, ratio),
+                          ("entry", "rows"), True))
+    return cases
+
+
+def _pairs(width: int) -> list[Case]:
+    rows = row_table((1, 5, 6), PAD, (0, 0, 3), (2, 15, 1), (NUM_SLOTS, 0, 0))
+    kv, gate = (nan_pads(normal(seed, len(rows), width), rows) for seed in (1, 2))
+    return [Case("compress_pairs", f"{dtype} {width} ring {ring}",
+                 (kv, gate, rows, normal(3, NUM_SLOTS + 1, ring, 2, width), dtype), ("kv", "gate", "rows"))
+            for dtype, ring in ((F32, 1), (BF16, 3))]
+
+
+def _whole(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Whole numbers: every score is exact, and ties are common."""
+    return x.round().to(dtype)
+
+
+def _index(dtype: torch.dtype, heads: int, width: int, topk: int, per_page: int, block: int, topk_blocks: int,
+           pages: int) -> list[Case]:
+    capacity = pages * per_page
+    rows = row_table((1, capacity - 1, 1), PAD, (2, 0, 2), (0, capacity // 2, 1), (NUM_SLOTS, 0, 0))
+    count = len(rows)
+    q = _whole(normal(1, count, heads, width).mul(0.6), dtype)
+    weights = _whole(normal(2, count, heads), F32)
+    keys = _whole(normal(3, NUM_SLOTS * pages + 1, per_page, width).mul(0.4), dtype)
+    inputs = (nan_pads(q, rows), nan_pads(weights, rows), keys, page_table(4, pages), rows)
+    name, carried = f"{heads}x{width} top {topk} of {capacity} {dtype}", ("q", "weights", "rows")
+    cases = [Case("index_topk", f"{name} ratio {ratio}", (*inputs, topk, ratio, 0.125), carried, True) for ratio in (1, 2)]
+    cases.append(Case("index_topk_blocks", name, (*inputs, topk, 1, 0.125, block, topk_blocks), carried, True))
+    chosen = torch.full((count, topk_blocks), -1, dtype=torch.int32)
+    for i in range(count):
+        seen = -(-(int(rows[i, 1]) + 1) // block)
+        listed = integers(i, 0, seen, topk_blocks).unique()
+        listed = torch.cat((listed[listed != seen - 1], torch.tensor([seen - 1])))[-topk_blocks:]
+        chosen[i, : len(listed)] = listed
+    cases.append(Case("index_topk_within", name, (*inputs, chosen, topk, 1, 0.125, block), (*carried, "blocks"), True))
+    return cases

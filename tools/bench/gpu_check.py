@@ -1,0 +1,57 @@
+"""Runs one case of a plain kernel on the GPU and compares it with the torch reference on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from tools.bench.driver import launch, load
+from tools.bench.op_case import Case, judge, results, same_bits
+from tools.bench.plain_cubins import Cubins, source_of
+from tools.bench.plain_launch import Bound, bind
+
+PADS = 3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    op: str
+    case: str
+    error: float
+    wrong: str  # "" when the kernel is right
+
+
+def run_on_gpu(case: Case, cubins: Cubins) -> Bound:
+    source = source_of(case)
+    found = [cubins.find(k) for k in source.kernels]
+    bound = bind(case, source, [record.params for _, record in found], "cuda")
+    for call, (cubin, record) in zip(bound.calls, found, strict=True):
+        launch(load(cubin, record.symbol, record.shared_bytes), call)
+    torch.cuda.synchronize()
+    return bound
+
+
+def check_case(case: Case, cubins: Cubins) -> Verdict:
+    """Against the reference, then with more pad rows: live rows and state must not change by a bit."""
+    reference = case.copied()
+    want = results(case.spec.reference(*reference))
+    live = case.live()
+    got = run_on_gpu(case, cubins)
+    outputs, written = [x.cpu()[live] for x in got.outputs], [x.cpu() for x in got.written]
+    error, wrong = judge(case, [*outputs, *written], [*(x[live] for x in want), *case.written(reference)])
+    if not wrong:
+        wrong = _alone(case, cubins, outputs, written)
+    if not wrong and not got.guards_hold():
+        wrong = "wrote outside a tensor"
+    return Verdict(case.op, case.name, error, wrong)
+
+
+def _alone(case: Case, cubins: Cubins, outputs: list[torch.Tensor], written: list[torch.Tensor]) -> str:
+    padded = run_on_gpu(case.with_pads(PADS), cubins)
+    live = case.live()
+    if not all(same_bits(a, b.cpu()[: case.rows][live]) for a, b in zip(outputs, padded.outputs, strict=True)):
+        return "rows change when pads are added"
+    if not all(same_bits(a, b.cpu()) for a, b in zip(written, padded.written, strict=True)):
+        return "state changes when pads are added"
+    return "" if padded.guards_hold() else "pads write outside a tensor"

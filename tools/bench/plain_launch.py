@@ -1,0 +1,92 @@
+"""Launches of plain kernels on given tensors: evaluated grids and parameter values, for a driver or an emulator."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dsv41c.compiler.kernels.signature import CudaSource
+from dsv41c.compiler.kernels.source import Float, Int32, Int64, KernelSource, Param, Scratch, Tensor
+from dsv41c.runtime.plan.expr import evaluate
+from tools.bench.op_case import Case, results
+
+
+_GUARD = 256  # bytes around every tensor
+_RUBBISH = 0xFF  # NaN in every float format, -1 in integers
+
+
+@dataclass(frozen=True)
+class Call:
+    """One kernel launch with every expression evaluated. `values` must stay alive until the launch returns."""
+
+    kernel: KernelSource
+    grid: tuple[int, int, int]
+    values: tuple[Any, ...]
+
+    def pointers(self) -> Any:
+        """void** as cuLaunchKernel takes it."""
+        return (ctypes.c_void_p * len(self.values))(*(ctypes.addressof(v) for v in self.values))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The tensors of one op call on one device, and its launches."""
+
+    outputs: list[torch.Tensor]
+    written: list[torch.Tensor]
+    calls: tuple[Call, ...]
+    memory: tuple[torch.Tensor, ...]  # each with its guards
+
+    def guards_hold(self) -> bool:
+        """Whether nothing was written before or behind a tensor."""
+        return all(bool((m[:_GUARD] == _RUBBISH).all() and (m[-_GUARD:] == _RUBBISH).all()) for m in self.memory)
+
+
+def bind(case: Case, source: CudaSource, params: Sequence[Sequence[Param]], device: str) -> Bound:
+    """Copies the case's tensors to the device; outputs and scratch start as rubbish.
+
+    `params` gives the parameters of every kernel in the kernel's own order.
+    """
+    memory: list[torch.Tensor] = []
+
+    def place(like: torch.Tensor, filled: bool) -> torch.Tensor:
+        size = like.numel() * like.element_size()
+        memory.append(torch.full((size + 2 * _GUARD,), _RUBBISH, dtype=torch.uint8, device=device))
+        placed = memory[-1][_GUARD : _GUARD + size].view(like.dtype).view(like.shape)
+        if filled:
+            memory[-1][_GUARD : _GUARD + size].copy_(like.contiguous().view(-1).view(torch.uint8))
+        return placed
+
+    args = [place(a, True) if isinstance(a, torch.Tensor) else a for a in case.args]
+    outputs = [place(t, False) for t in results(case.spec.fake(*case.args))]
+    scratch = place(torch.empty(evaluate(source.scratch_bytes, {"rows": case.rows}), dtype=torch.uint8), False)
+    declared = case.spec.parsed().arguments
+    tensors = [a for a, d in zip(args, declared, strict=True) if "Tensor" in str(d.type)] + outputs
+    calls = tuple(_call(k, p, tensors, scratch, case.rows) for k, p in zip(source.kernels, params, strict=True))
+    return Bound(outputs, case.written(args), calls, tuple(memory))
+
+
+def _call(kernel: KernelSource, params: Sequence[Param], tensors: Sequence[torch.Tensor | None], scratch: torch.Tensor,
+          rows: int) -> Call:
+    x, y, z = (evaluate(g, {"rows": rows}) for g in kernel.grid)
+    return Call(kernel, (x, y, z), tuple(_value(p, tensors, scratch, rows) for p in params))
+
+
+def _value(param: Param, tensors: Sequence[torch.Tensor | None], scratch: torch.Tensor, rows: int) -> Any:
+    symbols = {"rows": rows}
+    if isinstance(param, Tensor):
+        tensor = tensors[param.index]
+        assert tensor is not None, f"a parameter names tensor {param.index}, which is absent"
+        return ctypes.c_void_p(tensor.data_ptr())
+    if isinstance(param, Scratch):
+        return ctypes.c_void_p(scratch.data_ptr() + evaluate(param.offset, symbols))
+    if isinstance(param, Int32):
+        return ctypes.c_int32(evaluate(param.value, symbols))
+    if isinstance(param, Int64):
+        return ctypes.c_int64(evaluate(param.value, symbols))
+    assert isinstance(param, Float)
+    return ctypes.c_float(param.value)
