@@ -41,12 +41,13 @@ test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 lint: install
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --output-format concise .
 	$(BIN)/python tools/gen/typing_links.py
 	$(BIN)/mypy
 	$(BIN)/python tools/lint/layers.py
 	$(BIN)/clang-format --dry-run -Werror $(FORMATTED)
 	$(BIN)/python tools/gen/plan_header.py --check
+	$(BIN)/python tools/gen/errors_doc.py --check
 	$(BIN)/python tools/lint/sizes.py
 
 format: install

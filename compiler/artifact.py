@@ -30,7 +30,8 @@ class SelfTest:
 
 
 def write_artifact(output: Path, plan: schema.Plan, view: CheckpointView, options: CompileOptions,
-                   weights: Mapping[str, torch.Tensor] | None, self_test: SelfTest | None) -> None:
+                   cubins: Mapping[str, bytes], weights: Mapping[str, torch.Tensor] | None,
+                   self_test: SelfTest | None) -> None:
     """`weights` None writes a plan-only artifact. Nothing appears under `output` before all of it is on disk."""
     # Without weights only the headers are known; with them the digest covers every byte that was packed.
     model_digest = view.model_digest if weights is None else view.content_digest()
@@ -42,6 +43,9 @@ def write_artifact(output: Path, plan: schema.Plan, view: CheckpointView, option
         for name in COPIED:
             if (view.path / name).is_file():
                 shutil.copyfile(view.path / name, folder / name)
+        for digest, cubin in cubins.items():
+            (folder / "kernels").mkdir(exist_ok=True)
+            (folder / "kernels" / f"{digest}.cubin").write_bytes(cubin)
         if weights is not None:
             _write_weights(folder, {w.name: weights[w.name] for w in plan.weights})
         manifest = _manifest(folder, plan, view, options, weights is None)
@@ -50,7 +54,8 @@ def write_artifact(output: Path, plan: schema.Plan, view: CheckpointView, option
 
 def _manifest(folder: Path, plan: schema.Plan, view: CheckpointView, options: CompileOptions,
               plan_only: bool) -> dict[str, object]:
-    files = {p.name: {"bytes": p.stat().st_size, "sha256": file_digest(p)} for p in sorted(folder.iterdir())}
+    files = {str(p.relative_to(folder)): {"bytes": p.stat().st_size, "sha256": file_digest(p)}
+             for p in sorted(folder.rglob("*")) if p.is_file()}
     return {
         "format_version": schema.FORMAT_VERSION, "producer": plan.provenance.producer, "target": plan.target,
         "plan_only": plan_only, "required_features": list(plan.required_features), "model_digest": plan.provenance.model_digest,

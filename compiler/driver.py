@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from dsv41c.compiler.artifact import SelfTest, write_artifact
 from dsv41c.compiler.capture import capture
 from dsv41c.compiler.checkpoint.view import CheckpointView
+from dsv41c.compiler.cuda_bodies import CudaBodies
 from dsv41c.compiler.eager import EagerModel
 from dsv41c.compiler.lower import lower
 from dsv41c.compiler.methods import build_methods
@@ -34,6 +36,7 @@ class Compiled:
     view: CheckpointView
     options: CompileOptions
     recipes: dict[str, Recipe]
+    cubins: dict[str, bytes]
 
 
 def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progress) -> Compiled:
@@ -48,10 +51,13 @@ def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progre
     program = run_pipeline(build_methods(captured, options))
     progress("lowering to a plan")
     provenance = schema.Provenance(view.model_digest, options.to_json(), producer())
-    plan = lower(program, specs, options.max_num_seqs, provenance, ())
+    cuda = None
+    if options.target != "cpu":
+        cuda = CudaBodies(options.target, kernel_cache(), frozenset(options.fallback))
+    plan = lower(program, specs, options.max_num_seqs, provenance, cuda)
     verify(plan)
     used = {w.name for w in plan.weights}
-    return Compiled(plan, view, options, {n: r for n, r in recipes.items() if n in used})
+    return Compiled(plan, view, options, {n: r for n, r in recipes.items() if n in used}, cuda.cubins if cuda else {})
 
 
 def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, progress: Progress) -> Compiled:
@@ -60,14 +66,14 @@ def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, 
     compiled = compile_plan(view, options, progress)
     if options.plan_only:
         progress("writing the plan")
-        write_artifact(output, compiled.plan, view, compiled.options, weights=None, self_test=None)
+        write_artifact(output, compiled.plan, view, compiled.options, compiled.cubins, weights=None, self_test=None)
         return compiled
     progress("reading weights")
     weights = load_weights(view, compiled.recipes)
     progress("recording the self-test")
     self_test = record_self_test(view, compiled.options, weights)
     progress("writing weights and plan")
-    write_artifact(output, compiled.plan, view, compiled.options, weights, self_test)
+    write_artifact(output, compiled.plan, view, compiled.options, compiled.cubins, weights, self_test)
     return compiled
 
 
@@ -78,6 +84,14 @@ def record_self_test(view: CheckpointView, options: CompileOptions, weights: dic
     model = EagerModel(config, options, weights)
     tokens = model.generate(prompt, min(_SELF_TEST_TOKENS, limit - len(prompt)))
     return SelfTest(tuple(prompt), tuple(tokens))
+
+
+def kernel_cache() -> Path:
+    """Where compiled CUDA kernels are kept between compilations; the environment may only say where."""
+    base = os.environ.get("DSV41C_CACHE_DIR")
+    if base is None:
+        base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "dsv41c")
+    return Path(base) / "kernels"
 
 
 def producer() -> str:

@@ -1,37 +1,32 @@
-"""KernelTable: one plan kernel per distinct (op, static attributes, tensor shapes in rows), built on first use."""
+"""KernelTable: one plan kernel per distinct (op, static attributes, tensor shapes in rows), built on first use.
+
+On the CPU a body is native or an ATen composite; on a CUDA target it is CUDA or, where no kernel exists yet, the
+composite again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from dsv41c.compiler.affine import PROBE_ROWS, fit
 from dsv41c.compiler.composite import build_composite
+from dsv41c.compiler.cuda_bodies import CudaBodies
 from dsv41c.compiler.ops.spec import OpSpec
+from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.runtime.plan import schema
-from dsv41c.runtime.plan.expr import Expr, evaluate
-
-
-@dataclass(frozen=True)
-class TensorShape:
-    """A tensor argument: sizes over the symbol `rows`."""
-
-    dtype: torch.dtype
-    sizes: tuple[Expr, ...]
-
-    def meta(self, rows: int) -> torch.Tensor:
-        sizes = [evaluate(size, {schema.ROWS: rows}) for size in self.sizes]
-        return torch.empty(sizes, dtype=self.dtype, device="meta")
+from dsv41c.runtime.plan.errors import Dsv41cError
+from dsv41c.runtime.plan.expr import Expr
 
 
 class KernelTable:
     """Kernels in order of first use; `kernels` goes into the plan as it is."""
 
-    def __init__(self, ops: Mapping[str, OpSpec]) -> None:
+    def __init__(self, ops: Mapping[str, OpSpec], cuda: CudaBodies | None = None) -> None:
         self._ops = ops
+        self._cuda = cuda
         self._index: dict[object, int] = {}
         self.kernels: list[schema.Kernel] = []
 
@@ -51,6 +46,12 @@ class KernelTable:
         declared = spec.parsed().arguments
         attributes = {d.name: attribute_tag(a) for d, a in zip(declared, args, strict=True)
                       if "Tensor" not in str(d.type)}
+        if self._cuda is not None:
+            compiled = self._cuda.build(spec, args)
+            if compiled is not None:
+                return schema.Kernel(name, attributes, compiled.body, compiled.scratch_bytes)
+            if spec.native is not None:
+                raise _no_body(name, self._cuda.target)
         if spec.native is None:
             built = build_composite(name, spec.reference, make_args)
             return schema.Kernel(name, attributes, built.body, built.scratch_bytes)
@@ -59,6 +60,12 @@ class KernelTable:
             needed = spec.native.scratch_bytes
             scratch = fit([int(needed(*make_args(rows))) for rows in PROBE_ROWS], schema.ROWS)
         return schema.Kernel(name, attributes, schema.NativeBody(spec.native.entry), scratch)
+
+
+def _no_body(op: str, target: str) -> Dsv41cError:
+    return Dsv41cError("DSV41C-E0201", f"body of {op}", found=f"no CUDA kernel for these shapes on {target}",
+                       needed="a CUDA kernel, or a reference that ATen can run without host reads",
+                       do="add a kernel in compiler/kernels, or remove the op from --fallback")
 
 
 def attribute_tag(value: Any) -> schema.Attribute:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from dsv41c.compiler.cuda_bodies import CudaBodies
 from dsv41c.compiler.kernel_table import KernelTable
 from dsv41c.compiler.lower_method import MethodLowering, Tables
 from dsv41c.compiler.model.state import StateSpec
@@ -14,6 +15,7 @@ from dsv41c.compiler.program import Method, Program
 from dsv41c.graphs.buckets import ladder, prefill_ladder
 from dsv41c.graphs.memory import aligned
 from dsv41c.runtime.plan import schema
+from dsv41c.runtime.plan.verify_tables import FEATURE_OF_BODY
 
 _FLOWS = (schema.Flow("decode", ("decode",), "all_rows_output"),
           schema.Flow("prefill", ("encoder", "decoder", "head"), "nothing"))
@@ -56,9 +58,9 @@ class _Regions:
 
 
 def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, provenance: schema.Provenance,
-          checks: tuple[schema.Check, ...]) -> schema.Plan:
+          cuda: CudaBodies | None = None) -> schema.Plan:
     """The plan of every method. Bridges must be written by an earlier method of the program."""
-    regions, kernels = _Regions(state_specs, num_slots), KernelTable(OPS)
+    regions, kernels = _Regions(state_specs, num_slots), KernelTable(OPS, cuda)
     tables = Tables(kernels, OPS, regions.weight, regions.state, regions.bridge, regions.bridge_shape,
                     regions.io_offset, regions.pad_row)
     methods = tuple(MethodLowering(m, tables, _buckets(m)).lower() for m in program.methods.values())
@@ -67,10 +69,10 @@ def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, 
     memory = schema.Memory(state_bytes, regions.bridge_bytes, regions.io_bytes, arena,
                            state_bytes + regions.bridge_bytes + regions.io_bytes + arena)
     symbols = tuple(schema.Symbol(m.symbol.name, m.symbol.lo, m.symbol.hi) for m in program.methods.values())
-    kinds = {"aten_composites" if isinstance(k.body, schema.CompositeBody) else "native_cpu" for k in kernels.kernels}
-    return schema.Plan(schema.PLAN_VERSION, tuple(sorted(kinds)), "cpu", provenance, symbols, memory,
+    kinds = {FEATURE_OF_BODY[type(k.body)] for k in kernels.kernels}
+    return schema.Plan(schema.PLAN_VERSION, tuple(sorted(kinds)), cuda.target if cuda else "cpu", provenance, symbols, memory,
                        tuple(regions.weights.values()), states, tuple(regions.bridges.values()), tuple(kernels.kernels),
-                       methods, _FLOWS, checks)
+                       methods, _FLOWS, ())
 
 
 def _buckets(method: Method) -> tuple[int, ...]:

@@ -12,14 +12,14 @@ import torch
 from torch import fx
 
 from dsv41c.compiler.affine import contiguous_strides, linear_expr
-from dsv41c.compiler.kernel_table import KernelTable, TensorShape
-from dsv41c.compiler.ops.spec import OpSpec, PadRule
+from dsv41c.compiler.kernel_table import KernelTable
+from dsv41c.compiler.tensor_shape import TensorShape
+from dsv41c.compiler.ops.spec import CaptureClass, OpSpec, PadRule
 from dsv41c.compiler.program import Method, Origin, op_name
 from dsv41c.graphs.memory import Lifetime, check_layout, plan_layout
 from dsv41c.runtime.plan import schema
+from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.expr import Expr, evaluate
-
-INDEX_INPUTS = ("upload", "keep_rows", "logit_rows")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class MethodLowering:
     values: list[schema.Value] = field(default_factory=list)
     launches: list[schema.Launch] = field(default_factory=list)
     inputs: list[schema.Port] = field(default_factory=list)
+    _specs: list[OpSpec] = field(default_factory=list)  # of each launch
     _value_of: dict[fx.Node, int | tuple[int, ...]] = field(default_factory=dict)
     _first: dict[int, int] = field(default_factory=dict)
     _last: dict[int, int] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class MethodLowering:
         values, arena_bytes = self._place()
         m = self.method
         return schema.Method(m.name, m.axis, m.symbol.name, self.buckets, tuple(self.inputs), tuple(outputs), values,
-                             (schema.Segment(tuple(self.launches)),), arena_bytes)
+                             self._steps(), arena_bytes)
 
     # --- values ---------------------------------------------------------------------------------------------
 
@@ -153,6 +154,23 @@ class MethodLowering:
         scratch = self._scratch(node, kernel)
         self._touch(tensors, scratch)
         self.launches.append(schema.Launch(_launch_name(node), kernel, tuple(tensors), scratch))
+        self._specs.append(spec)
+
+    def _steps(self) -> tuple[schema.Step, ...]:
+        """Runs of capturable launches are segments; every launch of a BREAK op is a break of its own."""
+        steps: list[schema.Step] = []
+        run: list[schema.Launch] = []
+        for launch, spec in zip(self.launches, self._specs, strict=True):
+            if spec.capture is CaptureClass.CAPTURE:
+                run.append(launch)
+                continue
+            if spec.capture is CaptureClass.HOST:
+                raise Dsv41cError("DSV41C-E0202", f"op {spec.name}", found="capture class HOST in a method",
+                                  needed="CAPTURE or BREAK", do="move host work out of the captured program")
+            steps += [schema.Segment(tuple(run))] if run else []
+            steps.append(schema.Break(spec.name, f"{spec.name} needs live host data", (launch,)))
+            run = []
+        return (*steps, schema.Segment(tuple(run))) if run else tuple(steps)
 
     def _shape(self, node: fx.Node) -> TensorShape:
         value = self.values[self._single(node)]

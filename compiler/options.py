@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from dsv41c.compiler.config import ModelConfig
 from dsv41c.runtime.plan.errors import Dsv41cError
+from dsv41c.runtime.plan.format import TARGETS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 QUANTIZERS = ("off", "fake")
@@ -28,6 +31,7 @@ class CompileOptions:
     dtype: str = "bfloat16"
     quantizers: str = "fake"
     target: str = "cpu"
+    fallback: tuple[str, ...] = ()  # ops that a CUDA target leaves to ATen instead of its own kernel
     plan_only: bool = False
 
     def resolved(self, config: ModelConfig) -> CompileOptions:
@@ -41,7 +45,8 @@ class CompileOptions:
         length = self.max_model_len or 0
         _need(self.dtype in DTYPES, "--dtype", self.dtype, f"one of {', '.join(DTYPES)}")
         _need(self.quantizers in QUANTIZERS, "--quantizers", self.quantizers, f"one of {', '.join(QUANTIZERS)}")
-        _need(self.target == "cpu", "--target", self.target, "cpu (the only target of this version)")
+        _need(self.target in TARGETS, "--target", self.target, f"one of {', '.join(TARGETS)}")
+        _need(not self.fallback or self.target != "cpu", "--fallback", self.fallback, "a CUDA target")
         limit = config.max_position_embeddings
         _need(1 <= length <= limit, "--max-model-len", length, f"1 to {limit} (max_position_embeddings)")
         _need(1 <= self.max_num_seqs <= 4096, "--max-num-seqs", self.max_num_seqs, "1 to 4096")
@@ -61,7 +66,13 @@ class CompileOptions:
         return -(-(self.max_model_len or 0) // self.block_size)
 
     def to_json(self) -> dict[str, str | int | bool]:
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return values | {"fallback": " ".join(self.fallback)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> CompileOptions:
+        """The options that `to_json` wrote."""
+        return cls(**{**values, "fallback": tuple(str(values["fallback"]).split())})
 
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()

@@ -24,8 +24,9 @@ def new_directory(output: Path, exists_code: str) -> Iterator[Path]:
     try:
         folder.mkdir(parents=True)
         yield folder
-        for file in folder.iterdir():
-            _sync(file)
+        for file in folder.rglob("*"):
+            if file.is_file():
+                _sync(file)
         folder.rename(output)
     except OSError as error:
         raise Dsv41cError("DSV41C-E0606", "output cannot be written", where=str(output), found=str(error),

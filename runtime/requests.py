@@ -74,7 +74,7 @@ def _check_prompt(ids: Sequence[int], limits: Limits, name: str) -> None:
                               f"an integer in 0..{limits.vocab_size - 1} (the vocabulary)")
     if len(ids) >= limits.max_model_len:
         most = limits.max_model_len
-        raise _bad_prompt(name, f"{len(ids)} token ids", f"at most {most - 1}, so that one more fits max_model_len {most}")
+        raise _bad_prompt(name, f"{len(ids)} token ids", f"at most {most - 1}, for one more fits max_model_len {most}")
 
 
 def _bad_prompt(subject: str, found: str, needed: str) -> Dsv41cError:

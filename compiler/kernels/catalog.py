@@ -32,30 +32,26 @@ def find_kernels(op: str, args: Sequence[Any]) -> OpKernels | None:
 
 # --- mega_mhc --------------------------------------------
 
-MIX_THREADS, MIX_UNITS, MIX_BLOCKS_PER_SM = 384, 8, 1
-MIX_UNIT_BYTES = 24576  # mix weights of 64 columns
-FEW_ROWS = 128  # up to here one unit a block: more blocks, less work in each
-SERIAL_ROWS = 512  # above, a block's threads take a row's Sinkhorn each; below, a block takes one row
+# 64-column chunks that a block of the first launch walks: (more rows than this, chunks). More blocks for few rows, and
+# for many rows one whole wave of them; a wave and a bit costs a fifth more.
+MIX_CHUNKS = ((0, 1), (192, 4), (448, 5), (640, 8), (1536, 10))
+SERIAL_ROWS = 512  # above, a thread takes a row's Sinkhorn, 32 rows a block; below, a block takes one row
+PARTIAL_BYTES = 4 * 25
 
 
 def mega_mhc(hidden: int, iterations: int, rms_eps: float, hc_eps: float) -> OpKernels:
-    units_of_row = hidden // 64
-    most = min(MIX_UNITS, units_of_row)
-    many = _above(FEW_ROWS)
-    units = _add(1, _mul(most - 1, many))
-    column_warps = _add(1, _mul(min(4, most) - 1, many))
-    splits = _ceildiv(units_of_row, units)
-    tile_rows = _floordiv(MIX_THREADS // 32 * 8, column_warps)
-    groups = _min(_ceildiv(ROWS, tile_rows), _max(1, _floordiv(SMS * MIX_BLOCKS_PER_SM, splits)))
+    chunks: Expr = 1
+    for (_, before), (bound, after) in zip(MIX_CHUNKS, MIX_CHUNKS[1:], strict=False):
+        chunks = _add(chunks, _mul(after - before, _above(bound)))
+    chunks = _min(chunks, hidden // 64)
+    splits = _ceildiv(hidden // 64, chunks)
     collapsed_bytes = _mul(ROWS, 2 * hidden)
     first = KernelSource(
-        file="cuda/mhc_post_mix.cu",
-        constants=(("HIDDEN", hidden), ("THREADS", MIX_THREADS), ("MAX_UNITS", most), ("BLOCKS_PER_SM", MIX_BLOCKS_PER_SM)),
+        file="mhc/post_mix.py", constants=(("hidden", hidden),), spill_limit_bytes=24,  # 8 for sm_90a, as measured; more registers would halve the blocks of an SM
         bindings=_named(
             y=Tensor(0), streams=Tensor(1), alpha=Tensor(2), beta=Tensor(3), gamma=Tensor(4), weights=Tensor(5),
-            streams_out=Tensor(9), u=Scratch(0), partials=Scratch(collapsed_bytes), units=Int32(units),
-            column_warps=Int32(column_warps), rows=Int32(ROWS)),
-        grid=(splits, groups, 1), block=(MIX_THREADS, 1, 1), shared_bytes=most * MIX_UNIT_BYTES,
+            streams_out=Tensor(9), u=Scratch(0), partials=Scratch(collapsed_bytes), chunks=Int32(chunks),
+            splits=Int32(splits), rows=Int32(ROWS)),
     )
     mix_rows = _add(1, _mul(31, _above(SERIAL_ROWS)))
     second = KernelSource(
@@ -66,8 +62,7 @@ def mega_mhc(hidden: int, iterations: int, rms_eps: float, hc_eps: float) -> OpK
             rms_eps=Float(rms_eps), hc_eps=Float(hc_eps), splits=Int32(splits), mix_rows=Int32(mix_rows), rows=Int32(ROWS)),
         grid=(_add(_ceildiv(ROWS, mix_rows), ROWS), 1, 1), block=(128, 1, 1),
     )
-    scratch = _add(collapsed_bytes, _mul(_mul(splits, ROWS), 128))
-    return OpKernels("mega_mhc", (first, second), scratch)
+    return OpKernels("mega_mhc", (first, second), _add(collapsed_bytes, _mul(_mul(splits, ROWS), PARTIAL_BYTES)))
 
 
 def _find_mega_mhc(

@@ -41,7 +41,7 @@ def _attention(s: Signature, symbol: str, more: Constants, *inputs: str) -> Cuda
     warps = min(_MAX_WARPS, heads)
     constants = {"ACT": s.act("q"), "HEADS": heads, "WIDTH": width, "RING": s.size("window", 1), "WARPS": warps,
                  "WINDOW": s.integer("window_size"), **more}
-    bindings = {**s.tensors(*inputs), "out": s.output(), "scale": s.real("scale")}
+    bindings: Bindings = {**s.tensors(*inputs), "out": s.output(), "scale": s.real("scale")}
     return CudaSource((by_row(symbol, constants, bindings, s.count("q"), warps * 32, y=-(-heads // warps)),))
 
 
@@ -54,19 +54,19 @@ def _pool(s: Signature, name: str) -> dict[str, int]:
 
 def window_commit(s: Signature) -> CudaSource:
     constants = {"ACT": s.act("window_kv"), "WIDTH": s.size("window_kv", 1), "RING": s.size("window", 1)}
-    bindings = {**s.tensors("window_kv", "rows", "window"), "count": Int32(s.count("window_kv"))}
+    bindings: Bindings = {**s.tensors("window_kv", "rows", "window"), "count": Int32(s.count("window_kv"))}
     return CudaSource((by_element("window_commit", constants, bindings, s.elements("window_kv")),))
 
 
 def entry_store(s: Signature) -> CudaSource:
     constants = {"ACT": s.act("entry"), "WIDTH": s.size("entry", 1), "RATIO": s.integer("ratio"), **_pool(s, "pool")}
-    bindings = {**s.tensors("entry", "rows", "page_table", "pool"), "count": Int32(s.count("entry"))}
+    bindings: Bindings = {**s.tensors("entry", "rows", "page_table", "pool"), "count": Int32(s.count("entry"))}
     return CudaSource((by_element("entry_store", constants, bindings, s.elements("entry")),))
 
 
 def compress_pairs(s: Signature) -> CudaSource:
     constants = {"WIDTH": s.size("kv", 1), "RING": s.size("pair", 1)}
-    bindings = {**s.tensors("kv", "gate", "rows", "pair"), "count": Int32(s.count("kv"))}
+    bindings: Bindings = {**s.tensors("kv", "gate", "rows", "pair"), "count": Int32(s.count("kv"))}
     combine = by_element("compress_pairs_combine", {"OUT": s.act_attribute("dtype"), **constants},
                          {**bindings, "latent": s.output()}, s.elements("kv"))
     return CudaSource((combine, by_element("compress_pairs_commit", constants, bindings, s.elements("kv"))))
@@ -99,7 +99,7 @@ def _index(s: Signature, symbol: str, more: Constants, bound: Bindings, more_byt
         raise Unsupported(f"{shared_bytes} bytes of shared memory")
     constants = {"ACT": s.act("q"), "HEADS": s.size("q", 1), "WIDTH": s.size("q", 2), "RATIO": s.integer("ratio"),
                  "TOPK": topk, **_pool(s, "keys"), **more}
-    bindings = {**s.tensors("q", "weights", "keys", "page_table", "rows"), **bound,
+    bindings: Bindings = {**s.tensors("q", "weights", "keys", "page_table", "rows"), **bound,
                 "weight_scale": s.real("weight_scale")}
     return CudaSource((by_row(symbol, constants, bindings, s.count("q"), _INDEX_THREADS, shared_bytes=shared_bytes),))
 

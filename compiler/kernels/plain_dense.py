@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from dsv41c.compiler.affine import product
-from dsv41c.compiler.kernels.signature import CudaSource, Signature, Unsupported, by_element, by_row, ceil_div
+from dsv41c.compiler.kernels.signature import Bindings, CudaSource, Signature, Unsupported, by_element, by_row, ceil_div
 from dsv41c.compiler.kernels.source import Int32, Int64, Scratch
 from dsv41c.compiler.ops.native import DTYPE_CODES
 
@@ -31,7 +31,7 @@ def _linear(s: Signature, groups: int) -> CudaSource:
     constants = {"ACT": s.act("x"), "WEIGHT": DTYPE_CODES[torch.float8_e4m3fn] if fp8 else s.act("weight"),
                  "OUT": s.act_attribute("dtype"), "WIDTH": s.size("weight", 1), "OUTPUTS": outputs, "GROUPS": groups}
     # Without a scale the kernel gets the weight's address in its place and does not read it.
-    bindings = {**s.tensors("x", "weight"), "scale": s.tensor("scale" if fp8 else "weight"), "y": s.output(),
+    bindings: Bindings = {**s.tensors("x", "weight"), "scale": s.tensor("scale" if fp8 else "weight"), "y": s.output(),
                 "count": Int32(s.count("x"))}
     row_tiles = ceil_div(s.count("x"), _TILE_ROWS)
     return CudaSource((by_row("linear", constants, bindings, row_tiles, _LINEAR_THREADS,
@@ -55,7 +55,7 @@ def mhc_post(s: Signature) -> CudaSource:
 def _streams(s: Signature, symbol: str, *inputs: str) -> CudaSource:
     width = s.size("streams", 2)
     constants = {"ACT": s.act("streams"), "STREAMS": s.size("streams", 1), "WIDTH": width}
-    bindings = {**s.tensors(*inputs), "out": s.output(), "count": Int32(s.count("streams"))}
+    bindings: Bindings = {**s.tensors(*inputs), "out": s.output(), "count": Int32(s.count("streams"))}
     return CudaSource((by_element(symbol, constants, bindings, product([width, s.count("streams")])),))
 
 
@@ -65,7 +65,7 @@ def mhc_mix(s: Signature) -> CudaSource:
         raise Unsupported(f"{streams} streams")
     constants = {"ACT": s.act("streams"), "STREAMS": streams, "WIDTH": s.size("streams", 2),
                  "ITERATIONS": s.integer("iterations")}
-    bindings = {**s.tensors("streams", "fn", "scale", "base"), "alpha": s.output(0), "beta": s.output(1),
+    bindings: Bindings = {**s.tensors("streams", "fn", "scale", "base"), "alpha": s.output(0), "beta": s.output(1),
                 "gamma": s.output(2), "rms_eps": s.real("rms_eps"), "hc_eps": s.real("hc_eps")}
     return CudaSource((by_row("mhc_mix", constants, bindings, s.count("streams"), _ROW_THREADS),))
 
@@ -76,7 +76,7 @@ def moe_gate(s: Signature) -> CudaSource:
         raise Unsupported(f"topk {topk} of {experts} experts")
     constants = {"ACT": s.act("x"), "WEIGHT": s.act("weight"), "WIDTH": s.size("x", 1), "EXPERTS": experts,
                  "TOPK": topk}
-    bindings = {**s.tensors("x", "weight", "bias", "bias_vl", "rows"), "expert": s.output(0),
+    bindings: Bindings = {**s.tensors("x", "weight", "bias", "bias_vl", "rows"), "expert": s.output(0),
                 "expert_weight": s.output(1), "routed_scale": s.real("routed_scale")}
     return CudaSource((by_row("moe_gate", constants, bindings, s.count("x"), _ROW_THREADS),))
 
@@ -96,7 +96,7 @@ def moe_experts(s: Signature) -> CudaSource:
 
 
 def swiglu(s: Signature) -> CudaSource:
-    bindings = {**s.tensors("gate", "up"), "out": s.output(), "limit": s.real("limit"),
+    bindings: Bindings = {**s.tensors("gate", "up"), "out": s.output(), "limit": s.real("limit"),
                 "count": Int64(s.elements("gate"))}
     return CudaSource((by_element("swiglu", {"OUT": s.act_attribute("dtype")}, bindings, s.elements("gate")),))
 
@@ -105,5 +105,5 @@ def combine_experts(s: Signature) -> CudaSource:
     if s.dtype("routed") != torch.float32:
         raise Unsupported(f"routed of {s.dtype('routed')}")
     constants = {"SHARED": s.act("shared"), "OUT": s.act_attribute("dtype")}
-    bindings = {**s.tensors("routed", "shared"), "out": s.output(), "count": Int64(s.elements("routed"))}
+    bindings: Bindings = {**s.tensors("routed", "shared"), "out": s.output(), "count": Int64(s.elements("routed"))}
     return CudaSource((by_element("combine_experts", constants, bindings, s.elements("routed")),))

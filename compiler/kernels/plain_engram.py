@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsv41c.compiler.affine import product
-from dsv41c.compiler.kernels.signature import CudaSource, Signature, Unsupported, by_element, by_row
+from dsv41c.compiler.kernels.signature import Bindings, CudaSource, Signature, Unsupported, by_element, by_row
 from dsv41c.compiler.kernels.source import Int32
 
 _GATE_THREADS = 256  # engram_gate.cu
@@ -26,7 +26,7 @@ def engram_lookup(s: Signature) -> CudaSource:
     constants = {"OUT": s.act_attribute("dtype"), "LAYERS": s.size("ids", 1), "PICKS": picks,
                  "LAYER": s.integer("layer"), "TABLE_ROWS": s.size("table", 0), "WIDTH": width,
                  "SCALES": s.size("scale", 1)}
-    bindings = {**s.tensors("ids", "table", "scale"), "out": s.output(), "count": Int32(s.count("ids"))}
+    bindings: Bindings = {**s.tensors("ids", "table", "scale"), "out": s.output(), "count": Int32(s.count("ids"))}
     elements = product([picks * width, s.count("ids")])
     return CudaSource((by_element("engram_lookup", constants, bindings, elements),))
 
@@ -37,6 +37,7 @@ def engram_gate(s: Signature) -> CudaSource:
     streams = s.size("streams", 1)
     constants = {"ACT": s.act("streams"), "WEIGHT": s.act("q_weight"), "STREAMS": streams,
                  "WIDTH": s.size("streams", 2)}
-    bindings = {**s.tensors("streams", "kv", "q_weight", "k_weight", "rows"), "out": s.output(), "eps": s.real("eps")}
+    bindings: Bindings = {**s.tensors("streams", "kv", "q_weight", "k_weight", "rows"), "out": s.output(),
+                          "eps": s.real("eps")}
     blocks = product([streams, s.count("streams")])
     return CudaSource((by_row("engram_gate", constants, bindings, blocks, _GATE_THREADS),))

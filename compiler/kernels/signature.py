@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from dsv41c.compiler.affine import product
-from dsv41c.compiler.kernel_table import TensorShape
+from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.compiler.kernels.source import Float, KernelSource, Param, Tensor
 from dsv41c.compiler.ops.native import DTYPE_CODES
 from dsv41c.compiler.ops.spec import OpSpec

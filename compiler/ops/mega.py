@@ -14,7 +14,7 @@ from dsv41c.compiler.ops.spec import CaptureClass, OpSpec, PadRule
 GROUP = 32  # elements that share one scale
 STREAMS = 4
 MIX = STREAMS * (STREAMS + 2)  # mix rows of a site: alpha, beta, gamma
-FRAGMENTS = 2 * 3 * 32 * 8  # bf16 numbers of one stream's 32 columns in fragment order
+COLUMNS = 64  # of one block of arranged mix weights
 _PARTS = {spec.name: spec.reference for spec in (*DENSE, *HYPER_CONNECTION)}
 
 Row = tuple[Tensor, Tensor, Tensor]
@@ -30,24 +30,24 @@ def mxfp8(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def arrange_mix(fn: Tensor) -> Tensor:
-    """Mix weights f32 [24, 4 * hidden] as bf16 hi and lo parts in the order of the matrix unit's A fragments.
+    """Mix weights f32 [24, 4 * hidden] as bf16 [hidden / 64, 48, 256]: 24 rows of high parts, then 24 of low parts.
 
-    One row of the result is 32 columns of the four streams. hi + lo keeps 16 bits of the mantissa, which is finer
-    than the TF32 product, and R' is bf16, so the product of each part is exact in float32.
+    A block holds 64 columns of each stream. High and low part keep 16 bits of the mantissa, which is finer than a TF32
+    product, and R' is bf16, so the products are exact in float32.
     """
     hidden = fn.shape[1] // STREAMS
-    high = fn.to(torch.bfloat16)
-    low = (fn - high.to(torch.float32)).to(torch.bfloat16)
-    parts = torch.cat((high, low)).view(3, 2, 8, STREAMS, hidden // 32, 4, 2, 2, 2)
-    return parts.permute(4, 3, 6, 0, 2, 5, 7, 1, 8).reshape(hidden // 32, STREAMS * FRAGMENTS).contiguous()
+    blocks = fn.view(MIX, STREAMS, hidden // COLUMNS, COLUMNS).permute(2, 0, 1, 3).reshape(-1, MIX, STREAMS * COLUMNS)
+    high = blocks.to(torch.bfloat16)
+    low = (blocks - high.to(torch.float32)).to(torch.bfloat16)
+    return torch.cat((high, low), 1).contiguous()
 
 
-def restore_mix(fragments: Tensor) -> Tensor:
-    """The float32 weights that arranged ones stand for."""
-    blocks = fragments.shape[0]
-    parts = fragments.view(blocks, STREAMS, 2, 3, 8, 4, 2, 2, 2).permute(3, 7, 4, 1, 0, 5, 2, 6, 8)
-    rows = parts.reshape(2 * MIX, STREAMS * blocks * 32).to(torch.float32)
-    return rows[:MIX] + rows[MIX:]
+def restore_mix(arranged: Tensor) -> Tensor:
+    """The float32 weights [24, 4 * hidden] that arranged ones stand for."""
+    blocks = arranged.shape[0]
+    wide = arranged.to(torch.float32)
+    total = (wide[:, :MIX] + wide[:, MIX:]).view(blocks, MIX, STREAMS, COLUMNS)
+    return total.permute(1, 2, 0, 3).reshape(MIX, STREAMS * blocks * COLUMNS)
 
 
 def _mxfp8_fake(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dsv41c.runtime.plan.cuda_bodies import CudaBody
 from dsv41c.runtime.plan.expr import Expr
 from dsv41c.runtime.plan.format import Tag
 
@@ -161,5 +162,5 @@ class Kernel:
 
     op: str
     attributes: dict[str, Attribute]
-    body: NativeBody | CompositeBody
+    body: NativeBody | CompositeBody | CudaBody
     scratch_bytes: Expr

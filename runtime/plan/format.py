@@ -11,10 +11,13 @@ MAX_DIMS = 6
 MAX_BYTES = 2**60   # of one tensor, offset or region: sums of a few never leave int64
 ROWS = "rows"       # the symbol of kernel expressions: the method's symbol at the launch
 
-FEATURES = ("aten_composites", "native_cpu")
-TARGETS = ("cpu",)
+FEATURES = ("aten_composites", "cuda_cubin", "native_cpu")
+TARGETS = ("cpu", "sm_90a", "sm_100a")
 AXES = ("rows", "kept_rows", "output_rows")
 PAD_RULES = ("rows", "valid", "none")
+MAX_GRID = (2**31 - 1, 65_535, 65_535)  # blocks in x, y, z that a device takes
+MAX_BLOCK_THREADS = 1024
+MAX_SHARED_BYTES = 227 * 1024  # dynamic shared memory of one block on sm_90 and sm_100
 FLOW_REQUIREMENTS = ("all_rows_output", "nothing")
 
 

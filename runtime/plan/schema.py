@@ -35,6 +35,16 @@ from dsv41c.runtime.plan.bodies import (
     TensorTag,
     ViewLocal,
 )
+from dsv41c.runtime.plan.cuda_bodies import (
+    CudaBody,
+    CudaLaunch,
+    CudaParam,
+    FloatParam,
+    Int32Param,
+    Int64Param,
+    ScratchParam,
+    TensorParam,
+)
 from dsv41c.runtime.plan.expr import Binary, Expr
 from dsv41c.runtime.plan.format import (
     ALIGNMENT,
@@ -43,8 +53,11 @@ from dsv41c.runtime.plan.format import (
     FEATURES,
     FLOW_REQUIREMENTS,
     FORMAT_VERSION,
+    MAX_BLOCK_THREADS,
     MAX_BYTES,
     MAX_DIMS,
+    MAX_GRID,
+    MAX_SHARED_BYTES,
     PAD_RULES,
     PLAN_VERSION,
     ROWS,
@@ -56,12 +69,14 @@ from dsv41c.runtime.plan.format import (
 __all__ = [
     "ALIGNMENT", "AXES", "Absent", "ArenaStorage", "ArgLocal", "Argument", "Attribute", "Binary", "BoolTag",
     "Break", "Bridge", "BridgeStorage", "Call", "CallArgument", "Check", "CompositeBody", "ConstantLocal",
-    "DTYPES", "Dtype", "DtypeTag", "Expr", "FEATURES", "FLOW_REQUIREMENTS", "FORMAT_VERSION", "FloatTag",
-    "Flow", "In", "InOut", "IntListTag", "IntTag", "IoStorage", "Kernel", "Launch", "Local", "MAX_BYTES",
-    "MAX_DIMS", "Memory", "Method", "MutableTag", "NativeBody", "NoneTag", "Out", "PAD_RULES", "PLAN_VERSION",
-    "Plan", "Port", "Provenance", "ROWS", "Segment", "State", "StateStorage", "Step", "Storage", "StringTag",
-    "Symbol", "TARGETS", "Tag", "TempLocal", "TensorListTag", "TensorTag", "Value", "ViewLocal",
-    "ViewStorage", "Weight", "WeightStorage",
+    "CudaBody", "CudaLaunch", "CudaParam", "DTYPES", "Dtype", "DtypeTag", "Expr", "FEATURES",
+    "FLOW_REQUIREMENTS", "FORMAT_VERSION", "FloatParam", "FloatTag", "Flow", "In", "InOut", "Int32Param",
+    "Int64Param", "IntListTag", "IntTag", "IoStorage", "Kernel", "Launch", "Local", "MAX_BLOCK_THREADS",
+    "MAX_BYTES", "MAX_DIMS", "MAX_GRID", "MAX_SHARED_BYTES", "Memory", "Method", "MutableTag", "NativeBody",
+    "NoneTag", "Out", "PAD_RULES", "PLAN_VERSION", "Plan", "Port", "Provenance", "ROWS", "ScratchParam",
+    "Segment", "State", "StateStorage", "Step", "Storage", "StringTag", "Symbol", "TARGETS", "Tag",
+    "TempLocal", "TensorListTag", "TensorParam", "TensorTag", "Value", "ViewLocal", "ViewStorage", "Weight",
+    "WeightStorage",
 ]
 
 # --- methods ---------------------------------------------

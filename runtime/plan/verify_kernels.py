@@ -13,6 +13,7 @@ from dsv41c.runtime.plan.schema import (
     CallArgument,
     CompositeBody,
     ConstantLocal,
+    CudaBody,
     IntListTag,
     IntTag,
     Kernel,
@@ -24,6 +25,7 @@ from dsv41c.runtime.plan.schema import (
     TensorTag,
     ViewLocal,
 )
+from dsv41c.runtime.plan.verify_cuda import check_cuda_body
 from dsv41c.runtime.plan.verify_geometry import (
     Range,
     add_offset,
@@ -77,6 +79,8 @@ def _check_kernel(kernel: Kernel, where: str, points: Sequence[int]) -> KernelFa
         facts.scratch_bytes[rows] = scratch
         if isinstance(kernel.body, CompositeBody):
             _check_body(kernel.body, where, rows, facts)
+        elif isinstance(kernel.body, CudaBody):
+            check_cuda_body(kernel.body, {ROWS: rows}, scratch, where)
     return facts
 
 

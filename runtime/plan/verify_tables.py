@@ -17,13 +17,19 @@ from dsv41c.runtime.plan.schema import (
     TARGETS,
     Bridge,
     CompositeBody,
+    CudaBody,
     Flow,
+    NativeBody,
     Plan,
     State,
     Symbol,
     Weight,
 )
 from dsv41c.runtime.plan.verify_geometry import Range, broken, check_offset, numbers
+
+FEATURE_OF_BODY: dict[type, str] = {
+    CompositeBody: "aten_composites", CudaBody: "cuda_cubin", NativeBody: "native_cpu",
+}
 
 
 def check_tables(plan: Plan) -> None:
@@ -62,11 +68,16 @@ def _check_features(plan: Plan) -> None:
         raise broken("features are not sorted", "required_features", " ".join(features),
                      "each once, in order")
     for index, kernel in enumerate(plan.kernels):
-        needed = "aten_composites" if isinstance(kernel.body, CompositeBody) else "native_cpu"
+        needed = FEATURE_OF_BODY[type(kernel.body)]
         if needed not in features:
             raise broken("feature is not declared", f"kernel {index} {kernel.op}", f"no {needed}",
                          f"{needed} in required_features")
     check_choice(plan.target, TARGETS, "target", "target")
+    wrong = NativeBody if plan.target != "cpu" else CudaBody
+    for index, kernel in enumerate(plan.kernels):
+        if isinstance(kernel.body, wrong):
+            raise broken("body of another target", f"kernel {index} {kernel.op}",
+                         f"a {wrong.TAG.name} body", f"a body that runs on {plan.target}")
 
 
 def _check_symbols(plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""Every case of the plain kernels on a real GPU, with the cubins that `gpu_ops.py build` left in build/gpu."""
+"""Every case of the plain kernels on a real GPU, with the cubins that `gpu_ops.py build` left."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench.gpu_check import check_case
-from tools.bench.op_case import Case
-from tools.bench.op_cases import real_cases, small_cases
-from tools.bench.plain_cubins import Cubins
+from dsv41c.tools.bench.gpu_check import check_case
+from dsv41c.tools.bench.op_case import Case
+from dsv41c.tools.bench.op_cases import real_cases, small_cases
+from dsv41c.tools.bench.plain_cubins import Cubins
 
 pytestmark = pytest.mark.gpu
-DIRECTORY = Path(__file__).parents[2] / "build" / "gpu"
+DIRECTORY = Path(__file__).parents[2] / "build" / "gpu" / "plain"
 
 
 @pytest.fixture(scope="session")

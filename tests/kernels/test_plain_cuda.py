@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.compiler.kernels.plain import SOURCES, cuda_source
 from dsv41c.compiler.ops import mega
 from dsv41c.compiler.ops.catalog import OPS
+from dsv41c.tools.bench.op_case import Case, judge, results, same_bits
+from dsv41c.tools.bench.op_cases import real_cases, small_cases
+from dsv41c.tools.bench.plain_launch import Bound
 from tests.kernels.emulation.emulator import emulate
-from tools.bench.op_case import Case, judge, results, same_bits
-from tools.bench.op_cases import real_cases, small_cases
-from tools.bench.plain_launch import Bound
 
 SMALL = small_cases()
 PADS = 3
@@ -24,10 +25,10 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("emulation")
 
 
-def emulated(case: Case, libraries: Path, descending: bool = False) -> Bound:
+def emulated(case: Case, libraries: Path, skewed: bool = False) -> Bound:
     source = cuda_source(case.spec, case.shapes())
     assert source is not None
-    return emulate(case, source, libraries, descending)
+    return emulate(case, source, libraries, skewed)
 
 
 @pytest.mark.parametrize("case", SMALL, ids=lambda c: f"{c.op}-{c.name}".replace(" ", "_"))
@@ -40,8 +41,8 @@ def test_kernel_equals_the_reference_and_its_rows_stand_alone(case: Case, librar
                      [*(x[live] for x in want), *case.written(reference)])
     assert not wrong, wrong
     assert got.guards_hold()
-    # More pads, and threads in the other order, change no bit of a live row or of the state.
-    padded = emulated(case.with_pads(PADS), libraries, descending=True)
+    # More pads, and warps that run ahead, change no bit of a live row or of the state.
+    padded = emulated(case.with_pads(PADS), libraries, skewed=True)
     assert padded.guards_hold()
     for a, b in zip(got.outputs, padded.outputs, strict=True):
         assert same_bits(a[live], b[: case.rows][live])
@@ -70,5 +71,6 @@ def test_real_shapes_have_plain_kernels() -> None:
 
 def test_unknown_shapes_have_none() -> None:
     case = next(c for c in SMALL if c.op == "moe_experts")
-    shapes = [s if name != "x" else s.__class__(torch.float64, s.sizes) for name, s in zip(case.names, case.shapes(), strict=True)]
+    shapes = case.shapes()
+    shapes[0] = TensorShape(torch.float64, shapes[0].sizes)
     assert cuda_source(case.spec, shapes) is None

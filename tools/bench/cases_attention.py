@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tools.bench.op_case import NUM_SLOTS, Case, integers, nan_pads, normal, page_table, row_table
+from dsv41c.tools.bench.op_case import NUM_SLOTS, Case, integers, nan_pads, normal, page_table, row_table
 
 F32, BF16 = torch.float32, torch.bfloat16
 PAD = (NUM_SLOTS, 0, 0)
@@ -78,12 +78,13 @@ def _index(dtype: torch.dtype, heads: int, width: int, topk: int, per_page: int,
     keys = _whole(normal(3, NUM_SLOTS * pages + 1, per_page, width).mul(0.4), dtype)
     inputs = (nan_pads(q, rows), nan_pads(weights, rows), keys, page_table(4, pages), rows)
     name, carried = f"{heads}x{width} top {topk} of {capacity} {dtype}", ("q", "weights", "rows")
-    cases = [Case("index_topk", f"{name} ratio {ratio}", (*inputs, topk, ratio, 0.125), carried, True) for ratio in (1, 2)]
+    cases = [Case("index_topk", f"{name} ratio {ratio}", (*inputs, topk, ratio, 0.125), carried, True)
+             for ratio in (1, 2)]
     cases.append(Case("index_topk_blocks", name, (*inputs, topk, 1, 0.125, block, topk_blocks), carried, True))
     chosen = torch.full((count, topk_blocks), -1, dtype=torch.int32)
     for i in range(count):
         seen = -(-(int(rows[i, 1]) + 1) // block)
-        listed = integers(i, 0, seen, topk_blocks).unique()
+        listed = torch.tensor(sorted(set(integers(i, 0, seen, topk_blocks).tolist())))
         listed = torch.cat((listed[listed != seen - 1], torch.tensor([seen - 1])))[-topk_blocks:]
         chosen[i, : len(listed)] = listed
     cases.append(Case("index_topk_within", name, (*inputs, chosen, topk, 1, 0.125, block), (*carried, "blocks"), True))

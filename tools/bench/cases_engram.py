@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tools.bench.op_case import NUM_SLOTS, Case, e4m3, e8m0, integers, nan_pads, normal, row_table
+from dsv41c.tools.bench.op_case import NUM_SLOTS, Case, e4m3, e8m0, integers, nan_pads, normal, row_table
 
 F32, BF16 = torch.float32, torch.bfloat16
 IMAGE = 2

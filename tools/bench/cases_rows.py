@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tools.bench.op_case import NUM_SLOTS, PAD_FLAGS, Case, integers, normal, page_table, row_table
+from dsv41c.tools.bench.op_case import NUM_SLOTS, PAD_FLAGS, Case, integers, normal, page_table, row_table
 
 F32, BF16 = torch.float32, torch.bfloat16
 GROUPS = ((1, 5, 3), (NUM_SLOTS, 0, 0), (0, 0, 4), (2, 11, 1), (NUM_SLOTS, 0, 0))

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tools.bench.plain_launch import Call
+from dsv41c.tools.bench.plain_launch import Call
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEFAULT_SHARED = 48 * 1024
@@ -38,7 +38,8 @@ def load(cubin: Path, symbol: str, shared_bytes: int) -> Any:
     """Handle of the function; loaded once and kept."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     _check("cuModuleLoadData", _driver().cuModuleLoadData(ctypes.byref(module), cubin.read_bytes()))
-    _check(f"cuModuleGetFunction {symbol}", _driver().cuModuleGetFunction(ctypes.byref(function), module, symbol.encode()))
+    status = _driver().cuModuleGetFunction(ctypes.byref(function), module, symbol.encode())
+    _check(f"cuModuleGetFunction {symbol}", status)
     if shared_bytes > _DEFAULT_SHARED:
         _check("cuFuncSetAttribute", _driver().cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared_bytes))
     return function

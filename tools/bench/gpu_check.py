@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from tools.bench.driver import launch, load
-from tools.bench.op_case import Case, judge, results, same_bits
-from tools.bench.plain_cubins import Cubins, source_of
-from tools.bench.plain_launch import Bound, bind
+from dsv41c.tools.bench.driver import launch, load
+from dsv41c.tools.bench.op_case import Case, judge, results, same_bits
+from dsv41c.tools.bench.plain_cubins import Cubins, source_of
+from dsv41c.tools.bench.plain_launch import Bound, bind
 
 PADS = 3
 

@@ -1,7 +1,7 @@
-"""Plain kernels on a GPU: `build` compiles the cubins of all cases (no GPU), `run` checks every case on the device.
+"""Plain kernels on a GPU: `build` compiles the cubins of all cases (no GPU), `run` checks each case on the device.
 
-    python tools/bench/gpu_ops.py build --target sm_90a --directory build/gpu
-    python tools/bench/gpu_ops.py run --directory build/gpu
+    python tools/bench/gpu_ops.py build --target sm_90a
+    python tools/bench/gpu_ops.py run
 
 `run` prints one line a case and ends with the number of wrong ones; with $OUT set it also writes gpu_ops.json there.
 """
@@ -21,8 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def find_packages() -> None:
-    """Makes `tools.bench` importable, and `dsv41c` when it is not installed: its rooms lie in the repository."""
-    sys.path.insert(0, str(REPOSITORY))
+    """Makes `dsv41c` importable where it is not installed: its rooms are the folders of the repository."""
     if importlib.util.find_spec("dsv41c") is None:
         package = types.ModuleType("dsv41c")
         package.__path__ = [str(REPOSITORY)]
@@ -30,17 +29,17 @@ def find_packages() -> None:
 
 
 def build(directory: Path, target: str) -> int:
-    from tools.bench.op_cases import real_cases, small_cases
-    from tools.bench.plain_cubins import build_cubins
+    from dsv41c.tools.bench.op_cases import real_cases, small_cases
+    from dsv41c.tools.bench.plain_cubins import build_cubins
 
-    build_cubins([*small_cases(), *real_cases()], target, directory, print)
+    build_cubins([*small_cases(), *real_cases()], target, directory, REPOSITORY / "build" / "kernels", print)
     return 0
 
 
 def run(directory: Path, only: str) -> int:
-    from tools.bench.gpu_check import Verdict, check_case
-    from tools.bench.op_cases import real_cases, small_cases
-    from tools.bench.plain_cubins import Cubins
+    from dsv41c.tools.bench.gpu_check import Verdict, check_case
+    from dsv41c.tools.bench.op_cases import real_cases, small_cases
+    from dsv41c.tools.bench.plain_cubins import Cubins
 
     cubins = Cubins(directory)
     verdicts: list[Verdict] = []
@@ -60,7 +59,7 @@ def run(directory: Path, only: str) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("build", "run"))
-    parser.add_argument("--directory", type=Path, default=REPOSITORY / "build" / "gpu")
+    parser.add_argument("--directory", type=Path, default=REPOSITORY / "build" / "gpu" / "plain")
     parser.add_argument("--target", choices=("sm_90a", "sm_100a"), default="sm_90a")
     parser.add_argument("--only", default="", help="ops whose name holds this text")
     options = parser.parse_args()

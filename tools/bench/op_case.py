@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dsv41c.compiler.kernel_table import TensorShape
+from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.ops.rows import RowColumn, RowFlag
 from dsv41c.compiler.ops.spec import OpSpec
@@ -100,8 +100,10 @@ def results(result: Any) -> list[Tensor]:
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
     kind = _BITS[a.element_size()]
-    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.contiguous().view(kind), b.contiguous().view(kind))
+    return torch.equal(a.contiguous().view(kind), b.contiguous().view(kind))
 
 
 def error_of(got: Tensor, want: Tensor) -> float:

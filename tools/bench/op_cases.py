@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tools.bench import cases_attention, cases_dense, cases_engram, cases_rows
-from tools.bench.op_case import Case
+from dsv41c.tools.bench import cases_attention, cases_dense, cases_engram, cases_rows
+from dsv41c.tools.bench.op_case import Case
 
 _FAMILIES = (cases_rows, cases_dense, cases_attention, cases_engram)
 

@@ -12,8 +12,7 @@ import torch
 from dsv41c.compiler.kernels.signature import CudaSource
 from dsv41c.compiler.kernels.source import Float, Int32, Int64, KernelSource, Param, Scratch, Tensor
 from dsv41c.runtime.plan.expr import evaluate
-from tools.bench.op_case import Case, results
-
+from dsv41c.tools.bench.op_case import Case, results
 
 _GUARD = 256  # bytes around every tensor
 _RUBBISH = 0xFF  # NaN in every float format, -1 in integers

@@ -24,7 +24,8 @@ def compile_command(
     block_size: Annotated[int, typer.Option(help="Tokens of a page of the compressed cache.")] = 128,
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
     quantizers: Annotated[str, typer.Option(help="off, or fake: round activations as the model does.")] = "fake",
-    target: Annotated[str, typer.Option(help="cpu.")] = "cpu",
+    target: Annotated[str, typer.Option(help="cpu, sm_90a or sm_100a.")] = "cpu",
+    fallback: Annotated[list[str] | None, typer.Option(metavar="OP", help="On a CUDA target: run this op through ATen instead of its kernel; may be repeated.")] = None,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: to inspect, not to run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
@@ -35,7 +36,8 @@ def compile_command(
 
     options = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs,
                              max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, dtype=dtype,
-                             quantizers=quantizers, target=target, plan_only=plan_only)
+                             quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
+                             plan_only=plan_only)
     start = time.perf_counter()
     with phases() as progress:
         compiled = compile_checkpoint(checkpoint, output, options, progress)

@@ -25,7 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("artifact", type=Path)
-    parser.add_argument("--prompt", default="Please recite:\n")
+    parser.add_argument("--prompt", default="Recite\n")
     parser.add_argument("--max-new-tokens", type=int, default=64)
     arguments = parser.parse_args()
     limits = Limits.read(arguments.artifact)
@@ -41,7 +41,7 @@ def main() -> int:
 def reference_tokens(checkpoint: Path, artifact: Path, completion: Completion) -> list[int]:
     """As many greedy tokens of the eager model, under the options that the artifact was compiled with."""
     view = CheckpointView.open(checkpoint)
-    options = CompileOptions(**Manifest.read(artifact).options).resolved(view.config)
+    options = CompileOptions.from_json(Manifest.read(artifact).options).resolved(view.config)
     model = EagerModel(view.config, options, load_weights(view, weight_recipes(view, options)))
     return model.generate(completion.prompt_ids, len(completion.tokens))
 

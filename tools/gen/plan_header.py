@@ -15,11 +15,11 @@ from dsv41c.runtime.plan.reflection import field_types, tag_of, tagged_cases
 HEADER = Path(__file__).parents[2] / "runtime/cpp/include/dsv41c/plan_generated.h"
 UNIONS: dict[str, object] = {
     "StorageKind": schema.Storage, "ArgumentKind": schema.Argument, "StepKind": schema.Step,
-    "BodyKind": schema.NativeBody | schema.CompositeBody, "LocalKind": schema.Local,
+    "BodyKind": schema.NativeBody | schema.CompositeBody | schema.CudaBody, "ParamKind": schema.CudaParam, "LocalKind": schema.Local,
     "TagKind": schema.CallArgument,
 }
 OPERATOR_IDENTIFIERS = {"+": "add", "-": "subtract", "*": "multiply"}
-CPP_KEYWORDS = {"break"}
+CPP_KEYWORDS = {"break", "float"}
 
 
 def main() -> int:
@@ -48,8 +48,10 @@ def header() -> str:
 
 
 def _limits() -> Iterable[str]:
-    for name in ("PLAN_VERSION", "FORMAT_VERSION", "ALIGNMENT", "MAX_DIMS", "MAX_BYTES"):
+    for name in ("PLAN_VERSION", "FORMAT_VERSION", "ALIGNMENT", "MAX_DIMS", "MAX_BYTES", "MAX_BLOCK_THREADS",
+                 "MAX_SHARED_BYTES"):
         yield f"inline constexpr int64_t {name} = {getattr(schema, name)};"
+    yield f"inline constexpr int64_t MAX_GRID[] = {{{', '.join(map(str, schema.MAX_GRID))}}};"
     yield f"inline constexpr int64_t MAX_EXPRESSION_DEPTH = {expr.MAX_DEPTH};"
     yield f'inline constexpr std::string_view ROWS = "{schema.ROWS}";'
     yield "static_assert(MAX_DIMS == DSV41C_MAX_DIMS);"

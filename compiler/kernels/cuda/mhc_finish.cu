@@ -17,31 +17,40 @@ using namespace dsv41c;
 
 namespace {
 
-constexpr unsigned kAll = 0xFFFFFFFFu;
 constexpr int kWarps = THREADS / 32;
 constexpr int kVectors = HIDDEN / 8;  // 16-byte pieces of a row
 constexpr int kEach = (kVectors + THREADS - 1) / THREADS;
-constexpr int kPartial = 32;
 constexpr int kProducts = 25;         // 24 mix products and the square sum
 constexpr int kMostRows = 32;         // of a block that computes mixes
-constexpr int kInFlight = 10;
+constexpr int kWarpRows = kMostRows / kWarps;
+constexpr int kInFlight = 10;         // loads of one lane
 static_assert(HIDDEN % 32 == 0);
 
-// Every `step`-th split of one row's partials from `first` on, added in ascending order.
-__device__ __forceinline__ float sum_partials(const float* partials, int splits, int rows, int row, int first, int step,
-                                              int lane) {
-  const float* p = partials + static_cast<int64_t>(row) * kPartial + lane;
-  const int64_t stride = static_cast<int64_t>(rows) * kPartial;
+// Every kWarps-th split of one row's partials from `first` on, added in ascending order.
+__device__ __forceinline__ float sum_shared(const float* p, int64_t stride, int splits, int first) {
   float total = 0.0f;
-  for (; first < splits; first += kInFlight * step) {
+  for (; first < splits; first += kInFlight * kWarps) {
     float v[kInFlight];
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i)  // clamped, then left out: a predicated load would serialise the loads
-      v[i] = p[min(first + i * step, splits - 1) * stride];
+      v[i] = p[min(first + i * kWarps, splits - 1) * stride];
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i) total += first + i * step < splits ? v[i] : 0.0f;
+    for (int i = 0; i < kInFlight; ++i) total += first + i * kWarps < splits ? v[i] : 0.0f;
   }
   return total;
+}
+
+// All splits of the warp's rows, the rows side by side: their loads do not wait for each other.
+__device__ __forceinline__ void sum_rows(const float* partials, int splits, int rows, int row0, int lane,
+                                         float (*sums)[kProducts]) {
+  float total[kWarpRows] = {};
+#pragma unroll 2
+  for (int split = 0; split < splits; ++split)
+#pragma unroll
+    for (int r = 0; r < kWarpRows; ++r)
+      total[r] += partials[(static_cast<int64_t>(split) * rows + min(row0 + r, rows - 1)) * kProducts + lane];
+#pragma unroll
+  for (int r = 0; r < kWarpRows; ++r) sums[r][lane] = total[r];
 }
 
 __device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
@@ -140,8 +149,8 @@ __device__ __forceinline__ void norm_row(const uint4* from, const uint4* weight,
 
 }  // namespace
 
-// grid: ceildiv(rows, mix_rows) + rows. mix_rows: rows of a block that computes mixes: 1 (its warps share the splits)
-// or a multiple of its warps up to 32.
+// grid: ceildiv(rows, mix_rows) + rows. mix_rows: rows of a block that computes mixes, 1 (its warps share the splits) or
+// 32. partials: [splits][rows][25].
 extern "C" __global__ void __launch_bounds__(THREADS)
 mhc_finish(const float* __restrict__ partials, const uint4* __restrict__ u, const uint4* __restrict__ weight,
            const float* __restrict__ scale, const float* __restrict__ base, float4* __restrict__ alpha,
@@ -154,24 +163,19 @@ mhc_finish(const float* __restrict__ partials, const uint4* __restrict__ u, cons
     norm_row(u, weight, row * kVectors, rms_eps, x, codes, scales);
     return;
   }
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const int lane = min(static_cast<int>(threadIdx.x & 31), kProducts - 1), warp = threadIdx.x >> 5;
   const int row0 = blockIdx.x * mix_rows;
   if (mix_rows == 1) {
-    const float share = sum_partials(partials, splits, rows, row0, warp, kWarps, lane);
-    if (lane < kProducts) sums[warp][lane] = share;
+    sums[warp][lane] = sum_shared(partials + row0 * kProducts + lane, static_cast<int64_t>(rows) * kProducts, splits, warp);
     __syncthreads();
     if (warp > 0) return;
     float total = 0.0f;
-    for (int w = 0; w < kWarps; ++w) total += sums[w][min(lane, kProducts - 1)];
+    for (int w = 0; w < kWarps; ++w) total += sums[w][lane];
     __syncwarp();
-    if (lane < kProducts) sums[0][lane] = total;
+    sums[0][lane] = total;
     __syncwarp();
   } else {
-#pragma unroll 2
-    for (int r = warp; r < mix_rows; r += kWarps) {
-      const float total = sum_partials(partials, splits, rows, min(row0 + r, rows - 1), 0, 1, lane);
-      if (lane < kProducts) sums[r][lane] = total;
-    }
+    sum_rows(partials, splits, rows, row0 + warp * kWarpRows, lane, sums + warp * kWarpRows);
     __syncthreads();
   }
   if (threadIdx.x < mix_rows && row0 + static_cast<int>(threadIdx.x) < rows)

@@ -21,6 +21,7 @@ constexpr int kThreads = 128;
 constexpr int kVectors = WIDTH / 8;
 constexpr int kLanes = kVectors < 32 ? kVectors : 32;  // of one row
 constexpr int kEach = kVectors / kLanes;
+constexpr int kKept = WIDTH - ROPE;  // columns that do not turn
 constexpr int kEntry = WIDTH + WIDTH / 32;
 constexpr int kSlot = 0, kPosition = 1, kFirstRow = 3, kCount = 4, kFlags = 7, kRowColumns = 8, kPad = 4;
 static_assert((kLanes & (kLanes - 1)) == 0 && kVectors % kLanes == 0 && WIDTH % 32 == 0 && ROPE % 8 == 0);
@@ -38,11 +39,15 @@ __device__ __forceinline__ void round_all(float (&e)[8]) {
   unpack(make_uint4(pack(e[0], e[1]), pack(e[2], e[3]), pack(e[4], e[5]), pack(e[6], e[7])), e);
 }
 
-// angles: four (cos, sin) pairs.
-__device__ __forceinline__ void rotate(float (&e)[8], const float* angles) {
+struct Angles {
+  float4 pairs[2];  // (cos, sin, cos, sin)
+};
+
+__device__ __forceinline__ void rotate(float (&e)[8], const Angles& angles) {
 #pragma unroll
   for (int p = 0; p < 4; ++p) {
-    const float cos = angles[2 * p], sin = angles[2 * p + 1], a = e[2 * p], b = e[2 * p + 1];
+    const float4& q = angles.pairs[p / 2];
+    const float cos = p % 2 ? q.z : q.x, sin = p % 2 ? q.w : q.y, a = e[2 * p], b = e[2 * p + 1];
     e[2 * p] = __fsub_rn(__fmul_rn(a, cos), __fmul_rn(b, sin));
     e[2 * p + 1] = __fadd_rn(__fmul_rn(b, cos), __fmul_rn(a, sin));
   }
@@ -54,7 +59,7 @@ __device__ __forceinline__ void rotate(float (&e)[8], const float* angles) {
 // grid: ceildiv(rows, 128 / lanes of a row).
 extern "C" __global__ void __launch_bounds__(kThreads)
 norm_rope_store(const uint4* __restrict__ kv, const uint4* __restrict__ weight, const int32_t* __restrict__ table,
-                const float* __restrict__ angles, uint8_t* __restrict__ ring, float eps, int ring_size, int rows) {
+                const float4* __restrict__ angles, uint8_t* __restrict__ ring, float eps, int ring_size, int rows) {
   const int lane = threadIdx.x % kLanes;
   const int row = blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes;
   const int at = min(row, rows - 1);
@@ -67,6 +72,13 @@ norm_rope_store(const uint4* __restrict__ kv, const uint4* __restrict__ weight, 
   const int slot = entry[kSlot], position = entry[kPosition];
   // Of a chunk longer than the ring only the last rows stay, so no ring entry is written twice.
   const bool stored = row < rows && !(entry[kFlags] & kPad) && at >= entry[kFirstRow] + entry[kCount] - ring_size;
+  Angles turn[kEach];  // asked for before the sum, whose shuffles then hide the way to memory
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    if ((i + 1) * kLanes * 8 <= kKept) continue;
+    const float4* from = angles + (static_cast<int64_t>(position) * ROPE + max(0, (lane + i * kLanes) * 8 - kKept)) / 4;
+    turn[i].pairs[0] = from[0], turn[i].pairs[1] = from[1];
+  }
   float squares = 0.0f;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
@@ -88,7 +100,7 @@ norm_rope_store(const uint4* __restrict__ kv, const uint4* __restrict__ weight, 
 #pragma unroll
     for (int j = 0; j < 8; ++j) e[j] = __fmul_rn(__fmul_rn(e[j], root), w[j]);
     round_all(e);
-    if (column >= WIDTH - ROPE) rotate(e, angles + static_cast<int64_t>(position) * ROPE + (column - (WIDTH - ROPE)));
+    if (column >= kKept) rotate(e, turn[i]);
     const uint32_t code = scale_code(quad_max(amax_eight(e)));
     if (!stored) continue;
     store_eight(to + column, e4m3_eight(e, inverse_scale(code)));

@@ -122,16 +122,28 @@ inline void resume(Fiber& fiber) {
   setcontext(&fiber.start);
 }
 
-// Resumes the fibers in turn, ascending or descending: a kernel without races gives the same bits both ways.
-inline void run_block(int threads, bool descending) {
+// Resumes the threads [first, first + count) once each; returns how many are left.
+inline int resume_all(int first, int count) {
+  int alive = 0;
+  for (int t = first; t < first + count; ++t) {
+    if (!fibers[t].done) resume(fibers[t]);
+    alive += !fibers[t].done;
+  }
+  return alive;
+}
+
+// Even: all threads in turn. Skewed: from the last warp on, each warp runs as far as it can before the next one starts.
+// A kernel without races gives the same bits both ways.
+inline void run_block(int threads, bool skewed) {
   prepare(threads);
   for (int alive = threads; alive > 0;) {
     const long before = progress;
-    alive = 0;
-    for (int n = 0; n < threads; ++n) {
-      Fiber& fiber = fibers[descending ? threads - 1 - n : n];
-      if (!fiber.done) resume(fiber);
-      alive += !fiber.done;
+    alive = skewed ? 0 : resume_all(0, threads);
+    for (int first = skewed ? threads - WARP : -1; first >= 0; first -= WARP) {
+      long step = progress;
+      int left = resume_all(first, WARP);
+      for (; progress != step; left = resume_all(first, WARP)) step = progress;
+      alive += left;
     }
     if (alive > 0 && progress == before) {
       fprintf(stderr, "emulation: %d of %d threads wait at a barrier that the others do not reach\n", alive, threads);
@@ -142,7 +154,7 @@ inline void run_block(int threads, bool descending) {
 
 // args[i] points at the value of parameter i, as for cuLaunchKernel.
 template <class... P, size_t... I>
-void run(void (*kernel)(P...), void** args, std::index_sequence<I...>, bool descending) {
+void run(void (*kernel)(P...), void** args, std::index_sequence<I...>, bool skewed) {
   static void (*called)(P...);
   static void** passed;
   called = kernel, passed = args;
@@ -152,14 +164,14 @@ void run(void (*kernel)(P...), void** args, std::index_sequence<I...>, bool desc
       for (unsigned x = 0; x < grid_size.x; ++x) {
         block_index.x = x, block_index.y = y, block_index.z = z;
         memset(dynamic_shared, 0xff, sizeof dynamic_shared);
-        run_block(static_cast<int>(block_size.x), descending);
+        run_block(static_cast<int>(block_size.x), skewed);
       }
 }
 template <class... P>
-void launch(void (*kernel)(P...), void** args, const unsigned* grid, unsigned threads, bool descending) {
+void launch(void (*kernel)(P...), void** args, const unsigned* grid, unsigned threads, bool skewed) {
   grid_size.x = grid[0], grid_size.y = grid[1], grid_size.z = grid[2];
   block_size.x = threads, block_size.y = block_size.z = 1;
-  run(kernel, args, std::index_sequence_for<P...>{}, descending);
+  run(kernel, args, std::index_sequence_for<P...>{}, skewed);
 }
 
 }  // namespace shim

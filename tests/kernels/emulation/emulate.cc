@@ -3,6 +3,6 @@
 
 #include KERNEL_FILE
 
-extern "C" void emulate(void** args, const unsigned* grid, unsigned threads, int descending) {
-  shim::launch(KERNEL_SYMBOL, args, grid, threads, descending != 0);
+extern "C" void emulate(void** args, const unsigned* grid, unsigned threads, int skewed) {
+  shim::launch(KERNEL_SYMBOL, args, grid, threads, skewed != 0);
 }

@@ -11,21 +11,21 @@ from typing import Any
 from dsv41c.compiler.kernels.nvcc import parse_signature
 from dsv41c.compiler.kernels.signature import CudaSource
 from dsv41c.compiler.kernels.source import ROOT, KernelSource
-from tools.bench.op_case import Case
-from tools.bench.plain_launch import Bound, bind
+from dsv41c.tools.bench.op_case import Case
+from dsv41c.tools.bench.plain_launch import Bound, bind
 
 _HERE = Path(__file__).parent
 # Contraction off: the explicit roundings of the kernels are then the plain operators of the host.
 _FLAGS = ("-std=c++17", "-O1", "-w", "-ffp-contract=off", "-U_FORTIFY_SOURCE", "-shared", "-fPIC")
 
 
-def emulate(case: Case, source: CudaSource, directory: Path, descending: bool) -> Bound:
-    """Every launch in order; `descending` turns the order of the threads around."""
+def emulate(case: Case, source: CudaSource, directory: Path, skewed: bool) -> Bound:
+    """Every launch in order; `skewed` lets each warp run ahead of the others."""
     params = [[dict(k.bindings)[name] for _, name in _signature(k).params] for k in source.kernels]
     bound = bind(case, source, params, "cpu")
     for call in bound.calls:
         function = _function(call.kernel, directory)
-        function(call.pointers(), (ctypes.c_uint * 3)(*call.grid), ctypes.c_uint(call.kernel.block[0]), int(descending))
+        function(call.pointers(), (ctypes.c_uint * 3)(*call.grid), ctypes.c_uint(call.kernel.block[0]), int(skewed))
     return bound
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from dsv41c.compiler.affine import PROBE_ROWS, fit, linear_expr, product, round_up, total
 from dsv41c.compiler.composite import build_composite
-from dsv41c.compiler.kernel_table import KernelTable, TensorShape
+from dsv41c.compiler.kernel_table import KernelTable
+from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError

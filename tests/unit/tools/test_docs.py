@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 import typer
+
 from dsv41c.compiler.pipeline import PIPELINE
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.decoders import decoder

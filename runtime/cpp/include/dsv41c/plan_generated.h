@@ -13,12 +13,15 @@ inline constexpr int64_t FORMAT_VERSION = 1;
 inline constexpr int64_t ALIGNMENT = 64;
 inline constexpr int64_t MAX_DIMS = 6;
 inline constexpr int64_t MAX_BYTES = 1152921504606846976;
+inline constexpr int64_t MAX_BLOCK_THREADS = 1024;
+inline constexpr int64_t MAX_SHARED_BYTES = 232448;
+inline constexpr int64_t MAX_GRID[] = {2147483647, 65535, 65535};
 inline constexpr int64_t MAX_EXPRESSION_DEPTH = 64;
 inline constexpr std::string_view ROWS = "rows";
 static_assert(MAX_DIMS == DSV41C_MAX_DIMS);
 
-inline constexpr std::string_view FEATURES[] = {"aten_composites", "native_cpu"};
-inline constexpr std::string_view TARGETS[] = {"cpu"};
+inline constexpr std::string_view FEATURES[] = {"aten_composites", "cuda_cubin", "native_cpu"};
+inline constexpr std::string_view TARGETS[] = {"cpu", "sm_90a", "sm_100a"};
 inline constexpr std::string_view AXES[] = {"rows", "kept_rows", "output_rows"};
 inline constexpr std::string_view FLOW_REQUIREMENTS[] = {"all_rows_output", "nothing"};
 
@@ -65,8 +68,11 @@ inline constexpr std::string_view ARGUMENT_NAMES[] = {"in", "inout", "out", "non
 enum class StepKind : int32_t { segment, break_ };
 inline constexpr std::string_view STEP_NAMES[] = {"segment", "break"};
 
-enum class BodyKind : int32_t { native, composite };
-inline constexpr std::string_view BODY_NAMES[] = {"native", "composite"};
+enum class BodyKind : int32_t { native, composite, cuda };
+inline constexpr std::string_view BODY_NAMES[] = {"native", "composite", "cuda"};
+
+enum class ParamKind : int32_t { tensor, scratch, int32, int64, float };
+inline constexpr std::string_view PARAM_NAMES[] = {"tensor", "scratch", "int32", "int64", "float"};
 
 enum class LocalKind : int32_t { arg, temp, view, constant };
 inline constexpr std::string_view LOCAL_NAMES[] = {"arg", "temp", "view", "constant"};
@@ -84,6 +90,8 @@ inline constexpr std::string_view Call[] = {"op", "overload", "args"};
 inline constexpr std::string_view Check[] = {"prompt", "tokens"};
 inline constexpr std::string_view CompositeBody[] = {"locals", "calls"};
 inline constexpr std::string_view ConstantLocal[] = {"dtype", "value"};
+inline constexpr std::string_view CudaBody[] = {"launches"};
+inline constexpr std::string_view CudaLaunch[] = {"cubin", "symbol", "params", "grid", "block", "shared_bytes"};
 inline constexpr std::string_view Flow[] = {"name", "methods", "requires"};
 inline constexpr std::string_view Kernel[] = {"op", "attributes", "body", "scratch_bytes"};
 inline constexpr std::string_view Launch[] = {"name", "kernel", "tensors", "scratch"};
@@ -139,6 +147,9 @@ inline constexpr ErrorCode ERROR_CODES[] = {
     {"DSV41C-E0701", "reservation failed", 6},
     {"DSV41C-E0702", "provider missing", 3},
     {"DSV41C-E0703", "load failed", 5},
+    {"DSV41C-E0704", "no CUDA driver", 3},
+    {"DSV41C-E0705", "no such CUDA device", 3},
+    {"DSV41C-E0706", "artifact for another architecture", 5},
     {"DSV41C-E0801", "bad step input", 2},
     {"DSV41C-E0802", "step failed", 70},
     {"DSV41C-E0901", "bad option", 2},
@@ -174,6 +185,9 @@ inline constexpr std::string_view E0606 = "DSV41C-E0606";
 inline constexpr std::string_view E0701 = "DSV41C-E0701";
 inline constexpr std::string_view E0702 = "DSV41C-E0702";
 inline constexpr std::string_view E0703 = "DSV41C-E0703";
+inline constexpr std::string_view E0704 = "DSV41C-E0704";
+inline constexpr std::string_view E0705 = "DSV41C-E0705";
+inline constexpr std::string_view E0706 = "DSV41C-E0706";
 inline constexpr std::string_view E0801 = "DSV41C-E0801";
 inline constexpr std::string_view E0802 = "DSV41C-E0802";
 inline constexpr std::string_view E0901 = "DSV41C-E0901";

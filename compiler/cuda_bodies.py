@@ -1,0 +1,63 @@
+"""CudaBodies: compiled CUDA bodies of the kernels of one plan, and the cubins that the artifact must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dsv41c.compiler.kernels import source as built
+from dsv41c.compiler.kernels.build import build_kernel
+from dsv41c.compiler.kernels.plain import cuda_source
+from dsv41c.compiler.ops.spec import OpSpec
+from dsv41c.runtime.plan import schema
+from dsv41c.runtime.plan.expr import Expr
+
+
+@dataclass(frozen=True)
+class BuiltBody:
+    body: schema.CudaBody
+    scratch_bytes: Expr
+
+
+@dataclass
+class CudaBodies:
+    """Builds on first use, without a GPU. `fallback` names composite ops that stay with ATen."""
+
+    target: str
+    cache: Path | None
+    fallback: frozenset[str] = frozenset()
+    cubins: dict[str, bytes] = field(default_factory=dict)
+
+    def build(self, spec: OpSpec, args: Sequence[Any]) -> BuiltBody | None:
+        """None when the op has no CUDA kernel for these arguments, or is left to ATen."""
+        found = None if spec.name in self.fallback else cuda_source(spec, args)
+        if found is None:
+            return None
+        launches = []
+        for kernel in found.kernels:
+            compiled = build_kernel(kernel, self.target, self.cache)
+            self.cubins[compiled.digest] = compiled.cubin
+            launches.append(_launch(compiled))
+        return BuiltBody(schema.CudaBody(tuple(launches)), found.scratch_bytes)
+
+
+def _launch(kernel: built.CompiledKernel) -> schema.CudaLaunch:
+    record = kernel.record
+    params = tuple(_param(p) for p in record.params)
+    return schema.CudaLaunch(kernel.digest, record.symbol, params, record.grid, record.block, record.shared_bytes)
+
+
+def _param(param: built.Param) -> schema.CudaParam:
+    match param:
+        case built.Tensor(index=index):
+            return schema.TensorParam(index)
+        case built.Scratch(offset=offset):
+            return schema.ScratchParam(offset)
+        case built.Int32(value=value):
+            return schema.Int32Param(value)
+        case built.Int64(value=value):
+            return schema.Int64Param(value)
+        case built.Float(value=number):
+            return schema.FloatParam(number.hex())

@@ -1,0 +1,44 @@
+"""CompileOptions: cross-field checks, JSON form, digest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dsv41c.compiler.checkpoint.presets import tiny
+from dsv41c.compiler.options import CompileOptions
+from dsv41c.runtime.plan.errors import Dsv41cError
+
+
+@pytest.mark.parametrize("values", [{}, {"max_model_len": 77, "dtype": "float32"},
+                                    {"target": "sm_90a", "fallback": ("rms_norm", "rotary")}])
+def test_json_form_gives_the_same_options_back(values: dict[str, Any]) -> None:
+    options = CompileOptions(**values)
+    assert CompileOptions.from_json(options.to_json()) == options
+
+
+def test_the_digest_sees_every_field() -> None:
+    base = CompileOptions()
+    changed: dict[str, Any] = {"max_model_len": 9, "max_num_seqs": 2, "max_num_batched_tokens": 99, "block_size": 4,
+                               "dtype": "float32", "quantizers": "off", "target": "sm_100a", "fallback": ("rotary",),
+                               "plan_only": True}
+    assert set(changed) == set(base.to_json())
+    digests = {CompileOptions(**{name: value}).digest() for name, value in changed.items()}
+    assert len(digests | {base.digest()}) == len(changed) + 1
+
+
+@pytest.mark.parametrize(("values", "option"), [
+    ({"dtype": "float16"}, "--dtype"), ({"quantizers": "on"}, "--quantizers"), ({"target": "sm_80"}, "--target"),
+    ({"max_model_len": 5000}, "--max-model-len"), ({"max_model_len": -1}, "--max-model-len"),
+    ({"max_num_seqs": 0}, "--max-num-seqs"), ({"max_num_batched_tokens": 3}, "--max-num-batched-tokens"),
+    ({"max_num_batched_tokens": 70_000}, "--max-num-batched-tokens"), ({"block_size": 3}, "--block-size"),
+    ({"block_size": 0}, "--block-size"), ({"fallback": ("rotary",)}, "--fallback"),
+])
+def test_bad_values_name_the_option_and_what_is_legal(values: dict[str, Any], option: str) -> None:
+    with pytest.raises(Dsv41cError, match="DSV41C-E0901") as caught:
+        CompileOptions(**values).resolved(tiny())
+    assert option in caught.value.subject and caught.value.needed
+
+
+def test_defaults_are_resolved_against_the_model() -> None:
+    assert CompileOptions().resolved(tiny()).max_model_len == 4096
