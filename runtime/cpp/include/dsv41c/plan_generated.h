@@ -71,7 +71,7 @@ inline constexpr std::string_view STEP_NAMES[] = {"segment", "break"};
 enum class BodyKind : int32_t { native, composite, cuda };
 inline constexpr std::string_view BODY_NAMES[] = {"native", "composite", "cuda"};
 
-enum class ParamKind : int32_t { tensor, scratch, int32, int64, float };
+enum class ParamKind : int32_t { tensor, scratch, int32, int64, float_ };
 inline constexpr std::string_view PARAM_NAMES[] = {"tensor", "scratch", "int32", "int64", "float"};
 
 enum class LocalKind : int32_t { arg, temp, view, constant };
