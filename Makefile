@@ -16,7 +16,7 @@ FORMATTED := $(filter %.cc %.h,$(CPP_SOURCES))
 RECITED := The checkpoint became a plan, one reservation and many frozen launches; nothing here is decided while it runs.
 DEMO := build/demo
 
-.PHONY: install demo test lint format clean
+.PHONY: install demo test lint format clean gpu-artifacts gpu-check
 
 install: $(VENV)/.installed
 
@@ -53,6 +53,17 @@ lint: install
 format: install
 	$(BIN)/ruff check --fix --exit-zero .
 	$(BIN)/clang-format -i $(FORMATTED)
+
+# On a box with nvcc and no GPU: every cubin that gpu-check wants, and a warm kernel cache, under build/gpu.
+gpu-artifacts: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[kernels]' --no-build-isolation
+	$(BIN)/python tools/gen/gpu_artifacts.py
+	$(BIN)/python tools/bench/gpu_ops.py build
+	DSV41C_CACHE_DIR=build/gpu/cache $(BIN)/python tools/bench/gpu_executor.py --compile-only
+
+# On a box with a GPU, nvcc and a torch with CUDA: builds against that torch, checks, times. See tools/gpu_check.sh.
+gpu-check:
+	tools/gpu_check.sh
 
 clean:
 	rm -rf build $(VENV)

@@ -22,7 +22,8 @@ class CompositeResult:
     scratch_bytes: Expr
 
 
-def build_composite(op: str, reference: Callable[..., Any], make_args: Callable[[int], Sequence[Any]]) -> CompositeResult:
+def build_composite(op: str, reference: Callable[..., Any],
+                    make_args: Callable[[int], Sequence[Any]]) -> CompositeResult:
     """`make_args(rows)` gives the op's arguments with meta tensors. E0201 when the body depends on the rows."""
     recordings = [record_reference(reference, make_args(rows)) for rows in (*PROBE_ROWS, 1)]
     for recording in recordings[1:]:
@@ -67,7 +68,8 @@ class _Builder:
 
     def _add_arguments(self) -> None:
         """Inputs by their tensor positions, then outputs; an output that is an input's storage is copied."""
-        tensor_slots = [present for present, is_slot in zip(self._present, self._is_tensor_slot, strict=True) if is_slot]
+        slots = zip(self._present, self._is_tensor_slot, strict=True)
+        tensor_slots = [present for present, is_slot in slots if is_slot]
         positions = [i for i, present in enumerate(tensor_slots) if present]
         for number, position in enumerate(positions):
             record = self._recordings[0].inputs[number]
@@ -106,7 +108,8 @@ class _Builder:
         args = [self._tag(index, emitted, position, value, twins) for position, value in enumerate(emitted.args)]
         self._calls.append(schema.Call(emitted.op, emitted.overload, tuple(args)))
 
-    def _tag(self, index: int, emitted: OutCall, position: int, value: Any, twins: Sequence[CallRecord]) -> schema.CallArgument:
+    def _tag(self, index: int, emitted: OutCall, position: int, value: Any,
+             twins: Sequence[CallRecord]) -> schema.CallArgument:
         if isinstance(value, TensorRecord):
             fits = [emitted.twin(t, position) for t in twins]
             local = self._local(index, value, fits)
@@ -128,7 +131,8 @@ class _Builder:
             return schema.IntListTag(tuple(fit([x[i] for x in lists], schema.ROWS) for i in range(len(value))))
         if isinstance(value, list) and all(isinstance(v, TensorRecord) for v in value):
             lists = [emitted.twin(t, position) for t in twins]
-            return schema.TensorListTag(tuple(self._local(index, v, [x[i] for x in lists]) for i, v in enumerate(value)))
+            locals_ = [self._local(index, v, [x[i] for x in lists]) for i, v in enumerate(value)]
+            return schema.TensorListTag(tuple(locals_))
         raise _unsupported(self._op, f"argument {value!r} of {emitted.op}")
 
     def _constant(self, dtype: torch.dtype, value: float) -> int:
@@ -176,7 +180,8 @@ class _Builder:
             return
         source = self._local(len(self._recordings[0].calls), output, fits)
         sizes, _ = self._shape(fits)
-        self._locals.append(schema.ArgLocal(self._first_output + position, _dtype(output), sizes, contiguous_strides(sizes)))
+        index = self._first_output + position
+        self._locals.append(schema.ArgLocal(index, _dtype(output), sizes, contiguous_strides(sizes)))
         target = len(self._locals) - 1
         self._calls.append(schema.Call("aten::copy_", "", (schema.MutableTag(target), schema.TensorTag(source),
                                                            schema.BoolTag(False))))

@@ -161,7 +161,7 @@ def read_json(path: Path) -> Any:
             needed="a Hugging Face checkpoint directory",
             do="check the path, or write one with `dsv41c checkpoint make`",
         ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Dsv41cError(
             "DSV41C-E0109",
             f"{path.name} cannot be read as JSON",

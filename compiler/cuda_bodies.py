@@ -9,10 +9,13 @@ from typing import Any
 
 from dsv41c.compiler.kernels import source as built
 from dsv41c.compiler.kernels.build import build_kernel
+from dsv41c.compiler.kernels.catalog import find_kernels
 from dsv41c.compiler.kernels.plain import cuda_source
 from dsv41c.compiler.ops.spec import OpSpec
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.expr import Expr
+
+FUSED_OPS = frozenset({"mega_mhc", "rmsnorm_mxfp8", "norm_rope_store"})
 
 
 @dataclass(frozen=True)
@@ -28,19 +31,30 @@ class CudaBodies:
     target: str
     cache: Path | None
     fallback: frozenset[str] = frozenset()
+    fused: frozenset[str] = FUSED_OPS
     cubins: dict[str, bytes] = field(default_factory=dict)
 
     def build(self, spec: OpSpec, args: Sequence[Any]) -> BuiltBody | None:
         """None when the op has no CUDA kernel for these arguments, or is left to ATen."""
-        found = None if spec.name in self.fallback else cuda_source(spec, args)
+        found = None if spec.name in self.fallback else self._sources(spec, args)
         if found is None:
             return None
+        kernels, scratch_bytes = found
         launches = []
-        for kernel in found.kernels:
+        for kernel in kernels:
             compiled = build_kernel(kernel, self.target, self.cache)
             self.cubins[compiled.digest] = compiled.cubin
             launches.append(_launch(compiled))
-        return BuiltBody(schema.CudaBody(tuple(launches)), found.scratch_bytes)
+        return BuiltBody(schema.CudaBody(tuple(launches)), scratch_bytes)
+
+    def _sources(self, spec: OpSpec, args: Sequence[Any]) -> tuple[tuple[built.KernelSource, ...], Expr] | None:
+        """The fused kernels of the Mega ops, and the plain kernel of every other op: plain ones give a row the same
+        bits in every bucket, which the fused gate, whose splits depend on the rows, does not."""
+        fused = find_kernels(spec.name, args) if spec.name in self.fused else None
+        if fused is not None:
+            return fused.launches, fused.scratch_bytes
+        plain = cuda_source(spec, args)
+        return None if plain is None else (plain.kernels, plain.scratch_bytes)
 
 
 def _launch(kernel: built.CompiledKernel) -> schema.CudaLaunch:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from dsv41c.compiler.artifact import SelfTest, write_artifact
+from dsv41c.compiler.artifact import Packed, SelfTest, write_artifact
 from dsv41c.compiler.capture import capture
-from dsv41c.compiler.checkpoint.view import CheckpointView
+from dsv41c.compiler.checkpoint.view import CheckpointView, without_data
 from dsv41c.compiler.cuda_bodies import CudaBodies
 from dsv41c.compiler.eager import EagerModel
+from dsv41c.compiler.kernels.cache_directory import cache_directory
 from dsv41c.compiler.lower import lower
 from dsv41c.compiler.methods import build_methods
 from dsv41c.compiler.model.state import make_state, state_specs
 from dsv41c.compiler.model.transformer import Transformer
 from dsv41c.compiler.options import CompileOptions
+from dsv41c.compiler.output_directory import refuse_existing
 from dsv41c.compiler.pipeline import run_pipeline
+from dsv41c.compiler.weight_map import map_weights
 from dsv41c.compiler.weights import Recipe, load_weights, weight_recipes, weight_shapes
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.verify import verify
@@ -53,7 +55,8 @@ def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progre
     provenance = schema.Provenance(view.model_digest, options.to_json(), producer())
     cuda = None
     if options.target != "cpu":
-        cuda = CudaBodies(options.target, kernel_cache(), frozenset(options.fallback))
+        cache = cache_directory()
+        cuda = CudaBodies(options.target, cache and cache / "kernels", frozenset(options.fallback))
     plan = lower(program, specs, options.max_num_seqs, provenance, cuda)
     verify(plan)
     used = {w.name for w in plan.weights}
@@ -62,18 +65,23 @@ def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progre
 
 def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, progress: Progress) -> Compiled:
     """Write the artifact directory `output`, which must not exist (E0605)."""
+    refuse_existing(output, "DSV41C-E0605")
     view = CheckpointView.open(checkpoint)
+    if view.headers_only and not options.plan_only:
+        raise without_data(checkpoint)
     compiled = compile_plan(view, options, progress)
     if options.plan_only:
         progress("writing the plan")
-        write_artifact(output, compiled.plan, view, compiled.options, compiled.cubins, weights=None, self_test=None)
+        write_artifact(output, compiled.plan, view, compiled.options, Packed(compiled.cubins))
         return compiled
     progress("reading weights")
     weights = load_weights(view, compiled.recipes)
     progress("recording the self-test")
     self_test = record_self_test(view, compiled.options, weights)
     progress("writing weights and plan")
-    write_artifact(output, compiled.plan, view, compiled.options, compiled.cubins, weights, self_test)
+    mapping = map_weights(view, compiled.recipes) if options.weights == "map" else None
+    packed = Packed(compiled.cubins, weights, self_test, mapping)
+    write_artifact(output, compiled.plan, view, compiled.options, packed)
     return compiled
 
 
@@ -84,14 +92,6 @@ def record_self_test(view: CheckpointView, options: CompileOptions, weights: dic
     model = EagerModel(config, options, weights)
     tokens = model.generate(prompt, min(_SELF_TEST_TOKENS, limit - len(prompt)))
     return SelfTest(tuple(prompt), tuple(tokens))
-
-
-def kernel_cache() -> Path:
-    """Where compiled CUDA kernels are kept between compilations; the environment may only say where."""
-    base = os.environ.get("DSV41C_CACHE_DIR")
-    if base is None:
-        base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "dsv41c")
-    return Path(base) / "kernels"
 
 
 def producer() -> str:

@@ -34,7 +34,8 @@ class EagerModel:
              logit_rows: np.ndarray | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """upload int32 `[T, 5]`; None keeps or returns every row. Returns (logits, tokens)."""
         everything = np.arange(len(upload), dtype=np.int32)
-        inputs = (upload, everything if keep_rows is None else keep_rows, everything if logit_rows is None else logit_rows)
+        lists = (everything if rows is None else rows for rows in (keep_rows, logit_rows))
+        inputs = (upload, *lists)
         with torch.inference_mode():
             logits, tokens = self.module(*(torch.from_numpy(np.ascontiguousarray(x, dtype=np.int32)) for x in inputs))
         return logits, tokens

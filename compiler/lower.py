@@ -17,7 +17,7 @@ from dsv41c.graphs.memory import aligned
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.verify_tables import FEATURE_OF_BODY
 
-_FLOWS = (schema.Flow("decode", ("decode",), "all_rows_output"),
+FLOWS = (schema.Flow("decode", ("decode",), "all_rows_output"),
           schema.Flow("prefill", ("encoder", "decoder", "head"), "nothing"))
 
 
@@ -58,7 +58,7 @@ class _Regions:
 
 
 def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, provenance: schema.Provenance,
-          cuda: CudaBodies | None = None) -> schema.Plan:
+          cuda: CudaBodies | None = None, flows: tuple[schema.Flow, ...] = FLOWS) -> schema.Plan:
     """The plan of every method. Bridges must be written by an earlier method of the program."""
     regions, kernels = _Regions(state_specs, num_slots), KernelTable(OPS, cuda)
     tables = Tables(kernels, OPS, regions.weight, regions.state, regions.bridge, regions.bridge_shape,
@@ -70,9 +70,11 @@ def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, 
                            state_bytes + regions.bridge_bytes + regions.io_bytes + arena)
     symbols = tuple(schema.Symbol(m.symbol.name, m.symbol.lo, m.symbol.hi) for m in program.methods.values())
     kinds = {FEATURE_OF_BODY[type(k.body)] for k in kernels.kernels}
-    return schema.Plan(schema.PLAN_VERSION, tuple(sorted(kinds)), cuda.target if cuda else "cpu", provenance, symbols, memory,
-                       tuple(regions.weights.values()), states, tuple(regions.bridges.values()), tuple(kernels.kernels),
-                       methods, _FLOWS, ())
+    return schema.Plan(
+        version=schema.PLAN_VERSION, required_features=tuple(sorted(kinds)), target=cuda.target if cuda else "cpu",
+        provenance=provenance, symbols=symbols, memory=memory, weights=tuple(regions.weights.values()), state=states,
+        bridges=tuple(regions.bridges.values()), kernels=tuple(kernels.kernels), methods=methods, flows=flows,
+        checks=())
 
 
 def _buckets(method: Method) -> tuple[int, ...]:

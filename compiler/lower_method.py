@@ -13,9 +13,9 @@ from torch import fx
 
 from dsv41c.compiler.affine import contiguous_strides, linear_expr
 from dsv41c.compiler.kernel_table import KernelTable
-from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.compiler.ops.spec import CaptureClass, OpSpec, PadRule
 from dsv41c.compiler.program import Method, Origin, op_name
+from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.graphs.memory import Lifetime, check_layout, plan_layout
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
@@ -130,8 +130,9 @@ class MethodLowering:
     def _view(self, node: fx.Node) -> None:
         base = self._single(node.args[0])  # type: ignore[arg-type]
         sizes = self._sizes(node.meta["val"])
-        self._value_of[node] = self._add(replace(self.values[base], name=node.name, sizes=sizes,
-                                                 strides=contiguous_strides(sizes), storage=schema.ViewStorage(base, 0)))
+        view = replace(self.values[base], name=node.name, sizes=sizes, strides=contiguous_strides(sizes),
+                       storage=schema.ViewStorage(base, 0))
+        self._value_of[node] = self._add(view)
 
     def _launch(self, node: fx.Node, fixed: Mapping[fx.Node, Callable[[fx.Node], schema.Storage]]) -> None:
         spec = self.tables.ops[str(op_name(node))]
@@ -190,7 +191,8 @@ class MethodLowering:
             storage = fixed[owner](owner) if owner in fixed else schema.ArenaStorage(0)
             sizes = self._sizes(result)
             name = owner.name if owner is not None else f"{node.name}.{position}"
-            indices.append(self._add(schema.Value(name, _dtype(result), sizes, contiguous_strides(sizes), storage, pads)))
+            strides = contiguous_strides(sizes)
+            indices.append(self._add(schema.Value(name, _dtype(result), sizes, strides, storage, pads)))
         self._value_of[node] = tuple(indices) if many else indices[0]
         return tuple(indices)
 

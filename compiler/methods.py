@@ -63,7 +63,8 @@ def _uncut(captured: Captured, symbol: Symbol) -> Method:
     return Method("decode", "rows", symbol, graph, captured.outputs, ())
 
 
-def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int, stage: Mapping[fx.Node, int]) -> Method:
+def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,
+           stage: Mapping[fx.Node, int]) -> Method:
     """Nodes of one stage. Values that the next stage's takes read leave through bridges."""
     graph = fx.Graph()
     copied: dict[fx.Node, fx.Node] = {}

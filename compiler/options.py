@@ -17,6 +17,7 @@ from dsv41c.runtime.plan.format import TARGETS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 QUANTIZERS = ("off", "fake")
+WEIGHTS = ("packed", "map")
 DEFAULT_MAX_MODEL_LEN = 4096
 
 
@@ -33,6 +34,7 @@ class CompileOptions:
     target: str = "cpu"
     fallback: tuple[str, ...] = ()  # ops that a CUDA target leaves to ATen instead of its own kernel
     plan_only: bool = False
+    weights: str = "packed"  # map: leave them in the checkpoint's shards, which the executor is then given
 
     def resolved(self, config: ModelConfig) -> CompileOptions:
         """The same options with every default filled in and cross-checked against the model (E0901)."""
@@ -46,6 +48,7 @@ class CompileOptions:
         _need(self.dtype in DTYPES, "--dtype", self.dtype, f"one of {', '.join(DTYPES)}")
         _need(self.quantizers in QUANTIZERS, "--quantizers", self.quantizers, f"one of {', '.join(QUANTIZERS)}")
         _need(self.target in TARGETS, "--target", self.target, f"one of {', '.join(TARGETS)}")
+        _need(self.weights in WEIGHTS, "--weights", self.weights, f"one of {', '.join(WEIGHTS)}")
         _need(not self.fallback or self.target != "cpu", "--fallback", self.fallback, "a CUDA target")
         limit = config.max_position_embeddings
         _need(1 <= length <= limit, "--max-model-len", length, f"1 to {limit} (max_position_embeddings)")

@@ -82,7 +82,8 @@ def _functional(op: str, call: CallRecord) -> OutCall:
                 source = names.index(declared.name)
                 values.append(call.args[source])
                 sources.append(source)
-        found = OutCall(target._schema.name, target._schema.overload_name, tuple(values), tuple(sources), frozenset(written))
+        found = OutCall(target._schema.name, target._schema.overload_name, tuple(values), tuple(sources),
+                        frozenset(written))
         return _with_constants(call, found, arguments)
     raise Dsv41cError("DSV41C-E0201", f"body of {op}", found=f"{call.target}, which has no out form",
                       needed="calls with an out form", do="rewrite the op's reference")

@@ -18,11 +18,24 @@ TORCH_DTYPES = {"BF16": torch.bfloat16, "F32": torch.float32, "F8_E4M3": torch.f
 
 
 @dataclass(frozen=True)
+class Constant:
+    """A tensor that follows from the config. Its shape is known without making it: a table may be large."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    make: Callable[[], torch.Tensor]
+
+
+@dataclass(frozen=True)
 class Recipe:
-    """`sources` are checkpoint names: one is copied, several are stacked along a new first dim; none: `make`."""
+    """`sources` are checkpoint names: one is copied, experts are stacked along a new first dim; none: `constant`."""
 
     sources: tuple[str, ...] = ()
-    make: Callable[[], torch.Tensor] | None = None
+    constant: Constant | None = None
+
+    @property
+    def is_stack(self) -> bool:
+        return bool(self.sources) and ".experts." in self.sources[0]
 
 
 def weight_recipes(view: CheckpointView, options: CompileOptions, draft: bool = False) -> dict[str, Recipe]:
@@ -40,20 +53,28 @@ def weight_recipes(view: CheckpointView, options: CompileOptions, draft: bool = 
             recipes[name] = Recipe((name,))
     for name, members in stacks.items():
         recipes[name] = Recipe(tuple(members[e] for e in range(len(members))))
-    return recipes | {f"constants.{n}": Recipe(make=m) for n, m in _constants(view, options).items()}
+    return recipes | {f"constants.{n}": Recipe(constant=c) for n, c in _constants(view, options).items()}
 
 
-def _constants(view: CheckpointView, options: CompileOptions) -> Mapping[str, Callable[[], torch.Tensor]]:
+def _constants(view: CheckpointView, options: CompileOptions) -> Mapping[str, Constant]:
     config = view.config
     positions = (options.max_model_len or 0) + config.dspark_block_size
+    layers, heads = len(config.engram_layer_ids), config.engram_n_heads
+    grams = config.engram_max_ngram_size
+    table = (positions, config.qk_rope_head_dim // 2, 2)
     return {
-        "rotary_plain": lambda: rotary_table(config, False, positions),
-        "rotary_compressed": lambda: rotary_table(config, True, positions),
-        "engram_token_map": lambda: torch.from_numpy(view.token_map().astype(np.int32)),
-        "engram_multipliers": lambda: torch.from_numpy(np.array(config.engram_multipliers(), dtype=np.int64)),
-        "engram_moduli": lambda: torch.from_numpy(np.array(config.engram_primes(), dtype=np.int64)),
-        "engram_offsets": lambda: _engram_offsets(config),
+        "rotary_plain": Constant(torch.float32, table, lambda: rotary_table(config, False, positions)),
+        "rotary_compressed": Constant(torch.float32, table, lambda: rotary_table(config, True, positions)),
+        "engram_token_map": Constant(torch.int32, (config.vocab_size,),
+                                     lambda: torch.from_numpy(view.token_map().astype(np.int32))),
+        "engram_multipliers": Constant(torch.int64, (layers, grams), lambda: _int64(config.engram_multipliers())),
+        "engram_moduli": Constant(torch.int64, (layers, grams - 1, heads), lambda: _int64(config.engram_primes())),
+        "engram_offsets": Constant(torch.int64, (layers, (grams - 1) * heads), lambda: _engram_offsets(config)),
     }
+
+
+def _int64(values: object) -> torch.Tensor:
+    return torch.from_numpy(np.array(values, dtype=np.int64))
 
 
 def _engram_offsets(config: ModelConfig) -> torch.Tensor:
@@ -63,17 +84,13 @@ def _engram_offsets(config: ModelConfig) -> torch.Tensor:
 
 
 def load_weight(view: CheckpointView, recipe: Recipe) -> torch.Tensor:
-    if recipe.make is not None:
-        return recipe.make()
+    if recipe.constant is not None:
+        return recipe.constant.make()
     parts = [view.read_torch(name) for name in recipe.sources]
-    if len(parts) == 1 and not _is_expert(recipe.sources[0]):
+    if not recipe.is_stack:
         return parts[0]
     raw = torch.stack([p.view(torch.uint8) for p in parts])
     return raw.view(parts[0].dtype)
-
-
-def _is_expert(name: str) -> bool:
-    return ".experts." in name
 
 
 def load_weights(view: CheckpointView, recipes: Mapping[str, Recipe]) -> dict[str, torch.Tensor]:
@@ -82,12 +99,12 @@ def load_weights(view: CheckpointView, recipes: Mapping[str, Recipe]) -> dict[st
 
 def weight_shapes(view: CheckpointView, recipes: Mapping[str, Recipe]) -> dict[str, torch.Tensor]:
     """The same weights as meta tensors: shapes and dtypes from headers, no bytes read."""
-    shapes = {}
-    for name, recipe in recipes.items():
-        if recipe.make is not None:
-            shapes[name] = recipe.make().to("meta")
-            continue
-        header = view.tensors[recipe.sources[0]]
-        stacked = (len(recipe.sources),) if _is_expert(recipe.sources[0]) else ()
-        shapes[name] = torch.empty(*stacked, *header.shape, dtype=TORCH_DTYPES[header.dtype], device="meta")
-    return shapes
+    return {name: _meta(view, recipe) for name, recipe in recipes.items()}
+
+
+def _meta(view: CheckpointView, recipe: Recipe) -> torch.Tensor:
+    if recipe.constant is not None:
+        return torch.empty(recipe.constant.sizes, dtype=recipe.constant.dtype, device="meta")
+    header = view.tensors[recipe.sources[0]]
+    stacked = (len(recipe.sources),) if recipe.is_stack else ()
+    return torch.empty(*stacked, *header.shape, dtype=TORCH_DTYPES[header.dtype], device="meta")

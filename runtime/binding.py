@@ -23,7 +23,8 @@ class Error(ctypes.Structure):
 
 class LoadOptions(ctypes.Structure):
     _fields_ = [("verify_full", c_int32), ("num_providers", c_int32), ("providers", POINTER(c_void_p)),
-                ("poison", c_int32), ("reserved", c_int32)]
+                ("poison", c_int32), ("device", c_int32), ("cuda_mode", c_int32), ("reserved", c_int32),
+                ("cuda_driver", c_char_p)]
 
 
 class StepInputs(ctypes.Structure):
@@ -52,8 +53,13 @@ class Interface:
                              failure)
         self.close = function("dsv41c_close", None, c_void_p)
         self.step = function("dsv41c_step", c_int32, c_void_p, POINTER(StepInputs), failure)
+        self.synchronize = function("dsv41c_synchronize", c_int32, c_void_p, failure)
         self.output = function("dsv41c_output", c_int32, c_void_p, c_char_p, POINTER(Tensor), failure)
         self.state = function("dsv41c_state", c_int32, c_void_p, c_char_p, POINTER(Tensor), failure)
+        self.state_write = function("dsv41c_state_write", c_int32, c_void_p, c_char_p, c_void_p, c_int64, failure)
+        self.graph_bench = function("dsv41c_graph_bench", c_int32, c_void_p, c_int32, POINTER(c_char_p), failure)
+        self.step_bench = function("dsv41c_step_bench", c_int32, c_void_p, POINTER(StepInputs), c_int32,
+                                   POINTER(c_char_p), failure)
         self.report: Callable[..., bytes] = function("dsv41c_report", c_char_p, c_void_p)  # type: ignore[assignment]
         self.num_records = function("dsv41c_num_records", c_int64, c_void_p)
         self.record_at = function("dsv41c_record_at", c_int32, c_void_p, c_int64, POINTER(Record), failure)

@@ -18,6 +18,7 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 
 Array = npt.NDArray[Any]
 ERROR_BYTES = 16384
+_CUDA_MODES = ("graphs", "eager")  # by dsv41c_load_options.cuda_mode
 # By dsv41c_dtype; dtypes that NumPy lacks appear as unsigned integers of their width.
 _NUMPY_DTYPES = (np.float32, np.uint16, np.uint8, np.uint8, np.int8, np.uint8, np.int32, np.int64, np.float64,
                  np.bool_)
@@ -41,15 +42,21 @@ class DecisionRecord:
 
 
 def load(
-    path: str | os.PathLike[str], verify: Literal["header", "full"] = "header", *, poison: int = 0
+    path: str | os.PathLike[str], verify: Literal["header", "full"] = "header", *, poison: int = 0, device: int = 0,
+    cuda_mode: Literal["graphs", "eager"] = "graphs", cuda_driver: str | os.PathLike[str] | None = None,
 ) -> Runtime:
-    """Open an artifact. `verify="full"` digests every file; `poison` (1..255) is a debug fill of memory."""
-    if verify not in ("header", "full"):
-        raise Dsv41cError("DSV41C-E0901", "verify", found=repr(verify), needed="'header' or 'full'",
-                          do="correct the call")
+    """Open an artifact. `verify="full"` digests every file; `poison` (1..255) is a debug fill of memory.
+
+    For CUDA targets: the index of the device; for debugging `cuda_mode="eager"`, launches one by one instead of
+    graphs, and the driver library if it is not libcuda.so.1.
+    """
+    _check_choice("verify", verify, ("header", "full"))
+    _check_choice("cuda_mode", cuda_mode, _CUDA_MODES)
     addresses = [aten_provider()] if _needs_aten(Path(path)) else []
     providers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
-    options = LoadOptions(verify == "full", len(addresses), providers, poison, 0)
+    driver = None if cuda_driver is None else os.fsencode(cuda_driver)
+    options = LoadOptions(verify == "full", len(addresses), providers, poison, device,
+                          _CUDA_MODES.index(cuda_mode), 0, driver)
     handle = ctypes.c_void_p()
     _Caller()(interface().open, os.fsencode(path), ctypes.byref(options), ctypes.byref(handle))
     return Runtime(handle)
@@ -68,20 +75,38 @@ class Runtime:
         self._call = _Caller()
 
     def step(self, upload: Array, keep_rows: Array, logit_rows: Array, eager: bool = False) -> None:
-        """Run one step: upload int32 [n, 5]; keep_rows index its rows, logit_rows index the kept rows."""
-        rows = _int32(upload, "upload", 5)
-        keep, logits = _int32(keep_rows, "keep_rows", 0), _int32(logit_rows, "logit_rows", 0)
-        inputs = StepInputs(rows.ctypes.data, len(rows), keep.ctypes.data, len(keep),
-                            logits.ctypes.data, len(logits), eager, 0)
+        """Run one step: upload int32 [n, 5]; keep_rows index its rows, logit_rows index the kept rows.
+
+        On a CUDA target it returns once the work is on the device's stream.
+        """
+        inputs, _ = _step_inputs(upload, keep_rows, logit_rows, eager)
         self._call(interface().step, self._handle, ctypes.byref(inputs))
+
+    def synchronize(self) -> None:
+        """Wait until all steps have run."""
+        self._call(interface().synchronize, self._handle)
 
     def output(self, name: str) -> Array:
         """An output of the last step, one row for each requested row."""
         return self._view(interface().output, name)
 
     def state(self, name: str) -> Array:
-        """A state tensor in place (bfloat16 as uint16)."""
+        """A state tensor (bfloat16 as uint16): in place on the CPU, a copy on CUDA."""
         return self._view(interface().state, name)
+
+    def write_state(self, name: str, values: Array) -> None:
+        """Overwrite a whole state tensor: for tests and rollback."""
+        data = np.ascontiguousarray(values)
+        self._call(interface().state_write, self._handle, name.encode(), data.ctypes.data, data.nbytes)
+
+    def graph_bench(self, replays: int = 21) -> dict[str, Any]:
+        """Internal: cost of graphs built, captured and cut into pieces; the state starts afresh after it."""
+        return self._bench(interface().graph_bench, replays)
+
+    def step_bench(self, upload: Array, keep_rows: Array, logit_rows: Array, steps: int = 1000) -> dict[str, Any]:
+        """Internal: host time of one step that is run `steps` times."""
+        inputs, _ = _step_inputs(upload, keep_rows, logit_rows, eager=False)
+        return self._bench(interface().step_bench, ctypes.byref(inputs), steps)
 
     def num_records(self) -> int:
         return interface().num_records(self._handle)
@@ -122,6 +147,12 @@ class Runtime:
         self._call(function, self._handle, name.encode(), ctypes.byref(tensor))
         return _as_array(tensor)
 
+    def _bench(self, function: Any, *arguments: Any) -> dict[str, Any]:
+        text = ctypes.c_char_p()
+        self._call(function, self._handle, *arguments, ctypes.byref(text))
+        result: dict[str, Any] = json.loads(text.value or b"null")
+        return result
+
     def _record(self, index: int) -> DecisionRecord:
         record = Record()
         self._call(interface().record_at, self._handle, index, ctypes.byref(record))
@@ -148,6 +179,20 @@ class _Caller:
     def __call__(self, function: Any, *arguments: Any) -> None:
         if function(*arguments, ctypes.byref(self._error)) != 0:
             raise Dsv41cError.from_json(json.loads(self._text.value))
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise Dsv41cError("DSV41C-E0901", name, found=repr(value), needed=" or ".join(map(repr, choices)),
+                          do="correct the call")
+
+
+def _step_inputs(upload: Array, keep_rows: Array, logit_rows: Array, eager: bool) -> tuple[StepInputs, object]:
+    """The struct, and the arrays that it points into."""
+    rows = _int32(upload, "upload", 5)
+    keep, logits = _int32(keep_rows, "keep_rows", 0), _int32(logit_rows, "logit_rows", 0)
+    return StepInputs(rows.ctypes.data, len(rows), keep.ctypes.data, len(keep), logits.ctypes.data, len(logits),
+                      eager, 0), (rows, keep, logits)
 
 
 def _int32(values: Array, name: str, columns: int) -> npt.NDArray[np.int32]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dsv41c.runtime.plan import codec
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.format import FORMAT_VERSION
+from dsv41c.runtime.plan.schema import Plan
 
-NAME = "dsv41c.json"
+NAME, PLAN = "dsv41c.json", "plan.json"
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,19 @@ class Manifest:
             raise Dsv41cError("DSV41C-E0604", f"artifact format of {artifact}", found=f"format version {version}",
                               needed=f"format version {FORMAT_VERSION}", do="compile it with this version of dsv41c")
         return cls(artifact, fields)
+
+    def read_plan(self) -> Plan:
+        """E0601 without plan.json, E0602 when it is not the one that this manifest names, else the codec's errors."""
+        path = self.path / PLAN
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise _missing(path, error) from error
+        found, needed = hashlib.sha256(data).hexdigest(), self.fields.get("plan_digest")
+        if found != needed:
+            raise Dsv41cError("DSV41C-E0602", f"plan {path}", found=f"digest {found}", needed=f"digest {needed}",
+                              do="copy or compile the artifact again")
+        return codec.decode(data)
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -50,13 +66,17 @@ def read_json(path: Path) -> Mapping[str, Any]:
     try:
         fields = json.loads(path.read_bytes())
     except OSError as error:
-        raise Dsv41cError("DSV41C-E0601", f"artifact file {path}", found=error.strerror or str(error),
-                          needed="what `dsv41c compile` wrote", do="check the path, or compile again") from error
-    except ValueError as error:
+        raise _missing(path, error) from error
+    except (ValueError, RecursionError) as error:
         raise _malformed(path, str(error)) from error
     if not isinstance(fields, dict):
         raise _malformed(path, f"a JSON {type(fields).__name__}")
     return fields
+
+
+def _missing(path: Path, error: OSError) -> Dsv41cError:
+    return Dsv41cError("DSV41C-E0601", f"artifact file {path}", found=error.strerror or str(error),
+                       needed="what `dsv41c compile` wrote", do="check the path, or compile again")
 
 
 def _malformed(path: Path, found: str) -> Dsv41cError:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
-from dsv41c.compiler.checkpoint.layout import DRAFT_PREFIX, VISION_PREFIXES, expected_tensors
+from dsv41c.compiler.checkpoint.layout import DRAFT_PREFIX, VISION_PREFIXES, TensorSpec, expected_tensors
 from dsv41c.compiler.checkpoint.safetensors_header import TensorHeader, read_header
 from dsv41c.compiler.config import ModelConfig, read_json
 from dsv41c.runtime.plan.errors import Dsv41cError
@@ -27,17 +27,48 @@ class Census:
     has_draft: bool
 
 
-def checkpoint_headers(path: Path) -> dict[str, TensorHeader]:
-    """Headers of all shards by canonical name; the index decides which shard a tensor comes from."""
+@dataclass(frozen=True)
+class Stored:
+    """What the shards of a checkpoint hold; the index decides which shard a tensor comes from."""
+
+    tensors: dict[str, TensorHeader]  # by canonical name
+    stale: tuple[TensorHeader, ...]  # copies in a shard that is not the index's choice
+    absent: tuple[str, ...]  # indexed, but not in their shard
+
+
+def read_stored(path: Path) -> Stored:
+    """Headers of all shards. E0101 for a missing shard, E0105 for one that is malformed."""
     if not (path / INDEX_FILE).exists() and (path / SINGLE_FILE).exists():
-        stored = {header.name: header for header in read_header(path / SINGLE_FILE)}
-    else:
-        stored = _indexed_headers(path)
+        return Stored(_canonical(read_header(path / SINGLE_FILE), path), (), ())
+    weight_map = _weight_map(path)
+    found: dict[str, TensorHeader] = {}
+    stale = []
+    for file in sorted(set(weight_map.values())):
+        for header in read_header(path / file):
+            # A tensor that the index places elsewhere is a stale copy; an unknown one becomes surplus.
+            if weight_map.get(header.name, file) == file:
+                found[header.name] = header
+            else:
+                stale.append(header)
+    absent = tuple(name.removeprefix(_OPTIONAL_PREFIX) for name in weight_map if name not in found)
+    return Stored(_canonical(found.values(), path), tuple(stale), absent)
+
+
+def read_complete(path: Path) -> Stored:
+    """Headers of all shards; E0102 when the index names a tensor that its shard lacks."""
+    stored = read_stored(path)
+    if stored.absent:
+        subject = f"{len(stored.absent)} indexed tensors missing from their shards"
+        _refuse("DSV41C-E0102", subject, stored.absent, path)
+    return stored
+
+
+def _canonical(headers: Iterable[TensorHeader], path: Path) -> dict[str, TensorHeader]:
     result: dict[str, TensorHeader] = {}
-    for name, header in stored.items():
-        canonical = name.removeprefix(_OPTIONAL_PREFIX)
+    for header in headers:
+        canonical = header.name.removeprefix(_OPTIONAL_PREFIX)
         if canonical in result:
-            _bad_index(path, f"both {name} and {result[canonical].stored_name}", "one of the two names")
+            _bad_index(path, f"both {header.name} and {result[canonical].stored_name}", "one of the two names")
         result[canonical] = replace(header, name=canonical)
     return result
 
@@ -56,7 +87,7 @@ def check_census(
     wrong = []
     for name, spec in expected.items():
         header = headers[name]
-        if (header.dtype, header.shape) != (spec.dtype, spec.shape):
+        if not same_storage(header, spec):
             found = f"{header.dtype} {list(header.shape)}"
             wrong.append(f"{name}: {found} instead of {spec.dtype} {list(spec.shape)}")
     if wrong:
@@ -66,23 +97,20 @@ def check_census(
     return Census({name: headers[name] for name in expected}, surplus, has_draft)
 
 
-def _indexed_headers(path: Path) -> dict[str, TensorHeader]:
+def same_storage(header: TensorHeader, spec: TensorSpec) -> bool:
+    """Packed FP4 is bytes, whose sign has no meaning: some copies store it as U8."""
+    return header.shape == spec.shape and (header.dtype == spec.dtype or (header.dtype, spec.role) == ("U8", "fp4"))
+
+
+def _weight_map(path: Path) -> dict[str, str]:
     index = read_json(path / INDEX_FILE)
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(weight_map, dict):
         _bad_index(path, "no weight_map", "an object weight_map from tensor names to shard files")
     for name, file in weight_map.items():
-        if not isinstance(file, str) or Path(file).name != file:
+        if not isinstance(file, str) or Path(file).name != file or file in ("", ".."):
             _bad_index(path, f"{name}: {file!r}", "the name of a file in the same directory")
-    result: dict[str, TensorHeader] = {}
-    for file in sorted(set(weight_map.values())):
-        for header in read_header(path / file):
-            # A tensor that the index places elsewhere is a stale copy; an unknown one becomes surplus.
-            if weight_map.get(header.name, file) == file:
-                result[header.name] = header
-    if absent := [name for name in weight_map if name not in result]:
-        _refuse("DSV41C-E0102", f"{len(absent)} indexed tensors missing from their shards", absent, path)
-    return result
+    return weight_map
 
 
 def _refuse(code: str, subject: str, names: Sequence[str], path: Path) -> NoReturn:

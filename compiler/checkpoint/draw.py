@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from dsv41c.compiler.checkpoint.layout import BLOCK, TensorSpec
 
 E8M0_BIAS = 127
+_PART = 1 << 22  # elements of one part of a tensor; a multiple of the 8 bytes of a word
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 # Exponent offsets of neighbouring scales; differing ones make a scale read from the wrong block visible.
 _JITTER = np.array([-1, 0, 0, 1], dtype=np.int16)
@@ -36,23 +38,46 @@ _UNIFORM: dict[str, tuple[float, float | None]] = {
 
 def draw_tensor(seed: int, name: str, spec: TensorSpec) -> NDArray[Any]:
     """Storage form of one tensor: BF16 as uint16, F8 as uint8, I8 as int8, F32 as float32."""
+    return np.concatenate(list(draw_parts(seed, name, spec))).reshape(spec.shape)
+
+
+def draw_parts(seed: int, name: str, spec: TensorSpec) -> Iterator[NDArray[Any]]:
+    """The same elements, flat and in parts: a table of the published model is larger than memory."""
+    stream = _stream(seed, name)
+    width = 2 if spec.role in _UNIFORM else 1
+    left = math.prod(spec.shape)
+    while left:
+        count = min(left, _PART)
+        yield _stored(_next_bytes(stream, count * width), spec)
+        left -= count
+
+
+def draw_bytes(seed: int, name: str, count: int) -> NDArray[np.uint8]:
+    """`count` bytes of the stream that belongs to (seed, name)."""
+    return _next_bytes(_stream(seed, name), count)
+
+
+def _stream(seed: int, name: str) -> np.random.PCG64:
+    key = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+    return np.random.PCG64(int.from_bytes(key[:16], "little"))
+
+
+def _next_bytes(stream: np.random.PCG64, count: int) -> NDArray[np.uint8]:
+    """Whole words are taken: only the last piece of a stream may end within one."""
+    words = stream.random_raw(-(-count // 8))
+    return np.asarray(words).astype("<u8").view(np.uint8)[:count]
+
+
+def _stored(raw: NDArray[np.uint8], spec: TensorSpec) -> NDArray[Any]:
     if spec.role in _UNIFORM:
-        values = _uniform(seed, name, spec)
+        values = _uniform(raw.view("<u2"), spec)
         return bf16_bits(values) if spec.dtype == "BF16" else np.asarray(values, dtype=np.float32)
-    raw = draw_bytes(seed, name, math.prod(spec.shape)).reshape(spec.shape)
     if spec.role in ("fp8", "fp8_rows"):
         # 0x7f and 0xff are NaN; the largest finite code of the same sign takes their place.
         return np.where(raw & 0x7F == 0x7F, raw - np.uint8(1), raw)
     if spec.role == "fp4":
         return raw.view(np.int8)
     return np.asarray(_scale_exponent(spec) + E8M0_BIAS + _JITTER[raw & 3], dtype=np.uint8)
-
-
-def draw_bytes(seed: int, name: str, count: int) -> NDArray[np.uint8]:
-    """`count` bytes of the stream that belongs to (seed, name)."""
-    key = hashlib.sha256(f"{seed}:{name}".encode()).digest()
-    words = np.random.PCG64(int.from_bytes(key[:16], "little")).random_raw(-(-count // 8))
-    return np.asarray(words).astype("<u8").view(np.uint8)[:count]
 
 
 def bf16_bits(values: NDArray[np.float64]) -> NDArray[np.uint16]:
@@ -73,11 +98,10 @@ def e4m3_values() -> NDArray[np.float64]:
     return result
 
 
-def _uniform(seed: int, name: str, spec: TensorSpec) -> NDArray[np.float64]:
+def _uniform(draws: NDArray[np.uint16], spec: TensorSpec) -> NDArray[np.float64]:
     centre, width = _UNIFORM[spec.role]
     if width is None:
         width = math.sqrt(3.0 / spec.shape[-1])
-    draws = draw_bytes(seed, name, 2 * math.prod(spec.shape)).view("<u2").reshape(spec.shape)
     odd = 2.0 * draws - 65535.0  # symmetric around zero, never zero
     result: NDArray[np.float64] = odd * (width / 65535.0) + centre
     return result

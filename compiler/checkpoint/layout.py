@@ -11,7 +11,7 @@ from dsv41c.compiler.config import ModelConfig
 BLOCK = 32  # FP8 weights: one scale for 32 x 32 values; FP4 weights and Engram rows: one for 1 x 32
 
 # safetensors dtype -> bytes per element
-DTYPE_BYTES = {"BF16": 2, "F32": 4, "F8_E4M3": 1, "F8_E8M0": 1, "I8": 1}
+DTYPE_BYTES = {"BF16": 2, "F32": 4, "F8_E4M3": 1, "F8_E8M0": 1, "I8": 1, "U8": 1}
 
 DRAFT_PREFIX = "mtp."
 # Read by the vision tower only; known, but no part of the text census.

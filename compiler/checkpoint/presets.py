@@ -1,13 +1,14 @@
-"""The small models `dsv41c checkpoint make` can write: `tiny` for tests, `demo` with the real vocabulary."""
+"""The models `dsv41c checkpoint make` can write: `tiny` for tests, `demo` with the real vocabulary, and two more."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from dsv41c.compiler.checkpoint.published import flash, small
 from dsv41c.compiler.config import ModelConfig
 from dsv41c.compiler.config_derived import engram_primes, table_rows
 
-# Both share one layer pattern, in which every role of a layer occurs:
+# tiny and demo share one layer pattern, in which every role of a layer occurs:
 # 0 window only; 1 kv and index source with Engram; 2 reuse; 3 second ratio-2 source with Engram;
 # 4 decoder start and candidate source; 5 reuse; 6 own index query and draft tap; 7 reuse and tap.
 _ENGRAM_LAYERS = (1, 3)
@@ -98,4 +99,4 @@ def demo() -> ModelConfig:
     )
 
 
-PRESETS = {"tiny": tiny, "demo": demo}
+PRESETS = {"tiny": tiny, "demo": demo, "small": small, "flash": flash}

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsv41c.compiler.checkpoint.census import check_census, checkpoint_headers
+from dsv41c.compiler.checkpoint.census import check_census, read_complete
 from dsv41c.compiler.checkpoint.safetensors_header import TensorHeader
 from dsv41c.compiler.checkpoint.token_map import TOKEN_MAP_FILE, TOKENIZER_FILE, load_token_map
 from dsv41c.compiler.config import ModelConfig
+from dsv41c.runtime.plan.errors import Dsv41cError
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +28,7 @@ _STORAGE = {
     "F8_E4M3": ("u1", "float8_e4m3fn"),
     "F8_E8M0": ("u1", "float8_e8m0fnu"),
     "I8": ("i1", "int8"),
+    "U8": ("i1", "int8"),  # packed FP4
 }
 
 
@@ -38,6 +40,7 @@ class CheckpointView:
     config: ModelConfig
     tensors: dict[str, TensorHeader]
     surplus: tuple[str, ...]
+    stale: tuple[str, ...]  # copies that the index does not choose
     has_draft: bool
     model_digest: str  # config bytes and every header; `content_digest` covers the data too
     token_map_path: Path | None
@@ -49,19 +52,25 @@ class CheckpointView:
         """Reads config and headers. Without `draft`, the mtp.* tensors may be absent as a whole."""
         path = Path(directory)
         config = ModelConfig.load(path)
-        headers = checkpoint_headers(path)
-        census = check_census(config, headers, path, draft=draft)
+        stored = read_complete(path)
+        census = check_census(config, stored.tensors, path, draft=draft)
         digest = _header_digest(path, census.tensors.values())
         return cls(
             path,
             config,
             census.tensors,
             census.surplus,
+            tuple(f"{copy.name} in {copy.file.name}" for copy in stored.stale),
             census.has_draft,
             digest.hexdigest(),
             token_map_path=_if_present(path / TOKEN_MAP_FILE),
             tokenizer_path=_if_present(path / TOKENIZER_FILE),
         )
+
+    @property
+    def headers_only(self) -> bool:
+        """True when some shard was written without data."""
+        return any(not header.has_data for header in self.tensors.values())
 
     def read(self, name: str) -> NDArray[Any]:
         """Read-only array over the mapped bytes: BF16 as uint16, F8 as uint8, I8 as int8, F32 as float32."""
@@ -82,6 +91,8 @@ class CheckpointView:
 
     def content_digest(self) -> str:
         """Digest over all that decides the model's answers; reads every tensor, token map and tokenizer."""
+        if self.headers_only:
+            raise without_data(self.path)
         digest = _header_digest(self.path, self.tensors.values())
         for file in (self.token_map_path, self.tokenizer_path):
             content = b"" if file is None else file.read_bytes()
@@ -93,6 +104,8 @@ class CheckpointView:
 
     def _array(self, name: str) -> NDArray[Any]:
         header = self.tensors[name]
+        if not header.has_data:
+            raise without_data(self.path)
         storage = np.dtype(_STORAGE[header.dtype][0])
         count = (header.end - header.begin) // storage.itemsize
         array = np.frombuffer(self._mapped(header.file), storage, count, header.begin)
@@ -104,6 +117,17 @@ class CheckpointView:
             with file.open("rb") as handle:
                 self._maps[file] = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_COPY)
         return self._maps[file]
+
+
+def without_data(path: Path) -> Dsv41cError:
+    return Dsv41cError(
+        "DSV41C-E0105",
+        "checkpoint without data",
+        where=str(path),
+        found="shards that were written with --headers-only",
+        needed="shards with data",
+        do="compile it with --plan-only, or use a checkpoint with weights",
+    )
 
 
 def _if_present(path: Path) -> Path | None:

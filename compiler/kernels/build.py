@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dsv41c.compiler.kernels import nvcc, tilelang_lowering
+from dsv41c.compiler.kernels.cache import keep, read_kept
 from dsv41c.compiler.kernels.source import (
     ROOT,
     TARGETS,
@@ -39,12 +38,12 @@ def build_kernel(source: KernelSource, target: str, cache: Path | None) -> Compi
         raise Dsv41cError("DSV41C-E0302", f"kernel source {source.file}", found=f"target {target}",
                           needed=f"one of: {', '.join(TARGETS)}", do="choose a known target")
     key = cache_key(source, target)
-    kept = _read(cache / key) if cache is not None else None
+    kept = read_kept(cache / key) if cache is not None else None
     if kept is not None:
         return kept
     built = _build(source, target)
     if cache is not None:
-        _write(cache / key, built)
+        keep(cache / key, built)
     return built
 
 
@@ -56,10 +55,15 @@ def cache_key(source: KernelSource, target: str) -> str:
 
 
 def _texts(source: KernelSource) -> list[str]:
-    """The source and the project headers that it includes."""
-    text = source.path.read_text(encoding="utf-8")
-    headers = [source.path.parent / name for name in _INCLUDE.findall(text)]
-    return [text, *(h.read_text(encoding="utf-8") for h in headers)]
+    """The source and every project header that it reaches, each once."""
+    texts: dict[Path, str] = {}
+    pending = [source.path]
+    while pending:
+        path = pending.pop()
+        if path not in texts:
+            texts[path] = path.read_text(encoding="utf-8")
+            pending += [path.parent / name for name in _INCLUDE.findall(texts[path])]
+    return [texts[path] for path in sorted(texts)]
 
 
 def _build(source: KernelSource, target: str) -> CompiledKernel:
@@ -80,7 +84,8 @@ def _build(source: KernelSource, target: str) -> CompiledKernel:
         raise Dsv41cError(
             "DSV41C-E0302", f"kernel {signature.symbol} ({source.file})", where=f"target {target}",
             found=f"{compiled.spill_bytes} bytes of register spills with {compiled.registers} registers",
-            needed=f"at most {source.spill_limit_bytes}", do="use fewer registers, or state the limit and why it is fine")
+            needed=f"at most {source.spill_limit_bytes}",
+            do="use fewer registers, or state the limit and why it is fine")
     grid, block, shared_bytes = sizes
     record = LaunchRecord(signature.symbol, params, _over_rows(grid, bindings), block, shared_bytes,
                           compiled.registers, compiled.spill_bytes)
@@ -91,7 +96,8 @@ def _bind(source: KernelSource, signature: nvcc.Signature, bindings: Mapping[str
     """Parameters in the kernel's own order (TileLang sorts them by name)."""
     names = [name for _, name in signature.params]
     if sorted(names) != sorted(bindings):
-        raise _mismatch(source, f"parameters {', '.join(names)}", f"bindings for exactly these, not {', '.join(bindings)}")
+        needed = f"bindings for exactly these, not {', '.join(bindings)}"
+        raise _mismatch(source, f"parameters {', '.join(names)}", needed)
     for kind, name in signature.params:
         if not isinstance(bindings[name], _KINDS.get(kind, ())):
             raise _mismatch(source, f"parameter {name} of type {kind}", f"another binding than {bindings[name]}")
@@ -114,23 +120,3 @@ def _substitute(expr: Expr, bindings: Mapping[str, Param]) -> Expr:
         return Binary(expr.op, _substitute(expr.a, bindings), _substitute(expr.b, bindings))
     bound = bindings.get(expr) if isinstance(expr, str) else None
     return bound.value if isinstance(bound, Int32 | Int64) else expr
-
-
-def _read(base: Path) -> CompiledKernel | None:
-    """A kept result; None unless both files are there and the digest is that of the record."""
-    try:
-        node = json.loads(base.with_suffix(".json").read_text(encoding="ascii"))
-        kept = CompiledKernel.of(base.with_suffix(".cubin").read_bytes(), LaunchRecord.from_json(node["record"]))
-    except FileNotFoundError:
-        return None
-    return kept if kept.digest == node["digest"] else None
-
-
-def _write(base: Path, built: CompiledKernel) -> None:
-    """Both files whole or not at all: several builds may write the same key at once."""
-    base.parent.mkdir(parents=True, exist_ok=True)
-    record = json.dumps({"digest": built.digest, "record": built.record.to_json()}, sort_keys=True)
-    for suffix, content in ((".cubin", built.cubin), (".json", record.encode("ascii"))):
-        temporary = base.with_name(f"{base.name}.{os.getpid()}.tmp{suffix}")
-        temporary.write_bytes(content)
-        temporary.replace(base.with_suffix(suffix))

@@ -47,7 +47,8 @@ def mega_mhc(hidden: int, iterations: int, rms_eps: float, hc_eps: float) -> OpK
     splits = _ceildiv(hidden // 64, chunks)
     collapsed_bytes = _mul(ROWS, 2 * hidden)
     first = KernelSource(
-        file="mhc/post_mix.py", constants=(("hidden", hidden),), spill_limit_bytes=24,  # 8 for sm_90a, as measured; more registers would halve the blocks of an SM
+        file="mhc/post_mix.py", constants=(("hidden", hidden),),
+        spill_limit_bytes=24,  # 8 for sm_90a, as measured; more registers would halve the blocks of an SM
         bindings=_named(
             y=Tensor(0), streams=Tensor(1), alpha=Tensor(2), beta=Tensor(3), gamma=Tensor(4), weights=Tensor(5),
             streams_out=Tensor(9), u=Scratch(0), partials=Scratch(collapsed_bytes), chunks=Int32(chunks),
@@ -59,7 +60,8 @@ def mega_mhc(hidden: int, iterations: int, rms_eps: float, hc_eps: float) -> OpK
         bindings=_named(
             partials=Scratch(collapsed_bytes), u=Scratch(0), weight=Tensor(8), scale=Tensor(6), base=Tensor(7),
             alpha=Tensor(10), beta=Tensor(11), gamma=Tensor(12), x=Tensor(13), codes=Tensor(14), scales=Tensor(15),
-            rms_eps=Float(rms_eps), hc_eps=Float(hc_eps), splits=Int32(splits), mix_rows=Int32(mix_rows), rows=Int32(ROWS)),
+            rms_eps=Float(rms_eps), hc_eps=Float(hc_eps), splits=Int32(splits), mix_rows=Int32(mix_rows),
+            rows=Int32(ROWS)),
         grid=(_add(_ceildiv(ROWS, mix_rows), ROWS), 1, 1), block=(128, 1, 1),
     )
     return OpKernels("mega_mhc", (first, second), _add(collapsed_bytes, _mul(_mul(splits, ROWS), PARTIAL_BYTES)))
@@ -135,8 +137,8 @@ def norm_rope_store(width: int, rope: int, ring: int, eps: float) -> OpKernels:
     rows_of_block = 128 // min(32, width // 8)
     source = KernelSource(
         file="cuda/norm_rope_store.cu", constants=(("WIDTH", width), ("ROPE", rope)),
-        bindings=_named(kv=Tensor(0), weight=Tensor(1), table=Tensor(2), angles=Tensor(3), ring=Tensor(4), eps=Float(eps),
-                        ring_size=Int32(ring), rows=Int32(ROWS)),
+        bindings=_named(kv=Tensor(0), weight=Tensor(1), table=Tensor(2), angles=Tensor(3), ring=Tensor(4),
+                        eps=Float(eps), ring_size=Int32(ring), rows=Int32(ROWS)),
         grid=(_ceildiv(ROWS, rows_of_block), 1, 1), block=(128, 1, 1),
     )
     return OpKernels("norm_rope_store", (source,))

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from dsv41c.compiler.affine import product
-from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.compiler.kernels.source import Float, KernelSource, Param, Tensor
 from dsv41c.compiler.ops.native import DTYPE_CODES
 from dsv41c.compiler.ops.spec import OpSpec
+from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.runtime.plan.expr import Binary, Expr
 
 MAX_SHARED_BYTES = 227 * 1024  # what a block may ask for on sm_90 and sm_100

@@ -133,7 +133,8 @@ def _param(node: Mapping[str, Any]) -> Param:
         return Tensor(value)
     if kind == "float":
         return Float(float.fromhex(value))
-    return {"scratch": Scratch, "int32": Int32, "int64": Int64}[kind](expr.from_json(value))
+    kinds: dict[str, type[Scratch] | type[Int32] | type[Int64]] = {"scratch": Scratch, "int32": Int32, "int64": Int64}
+    return kinds[kind](expr.from_json(value))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from dsv41c.compiler.model.scope import Scope
 from dsv41c.compiler.model.step import StepRows
 
 
-def compress(config: ModelConfig, numerics: Numerics, layer: int, weights: Scope, x: torch.Tensor, step: StepRows) -> None:
+def compress(config: ModelConfig, numerics: Numerics, layer: int, weights: Scope, x: torch.Tensor,
+             step: StepRows) -> None:
     """C1-C6 and I1-I4: writes this step's complete groups of `layer` into the page pools. x: act `[T, H]`."""
     ratio, table = config.ratio(layer), step.rotary_table(True)
     latent = OPS.rms_norm(_latent(numerics, layer, ratio, weights, x, step), weights("compressor.norm.weight"),
@@ -24,7 +25,8 @@ def compress(config: ModelConfig, numerics: Numerics, layer: int, weights: Scope
     OPS.entry_store(key, step.rows, page_table, step.state(f"index_key_{layer}"), ratio)
 
 
-def _latent(numerics: Numerics, layer: int, ratio: int, weights: Scope, x: torch.Tensor, step: StepRows) -> torch.Tensor:
+def _latent(numerics: Numerics, layer: int, ratio: int, weights: Scope, x: torch.Tensor,
+            step: StepRows) -> torch.Tensor:
     """Un-normed latent act `[T, D]`, meaningful on the rows that complete a group."""
     wkv = weights("compressor.wkv.weight")
     if ratio == 1:

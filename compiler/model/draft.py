@@ -28,7 +28,8 @@ def commit_features(config: ModelConfig, numerics: Numerics, weights: Scope, fea
                           step.state(f"draft_window_{layer}"))
 
 
-def draft_block(config: ModelConfig, numerics: Numerics, weights: Scope, step: StepRows) -> tuple[torch.Tensor, torch.Tensor]:
+def draft_block(config: ModelConfig, numerics: Numerics, weights: Scope,
+                step: StepRows) -> tuple[torch.Tensor, torch.Tensor]:
     """D3-D5. step.rows: groups of dspark_block_size rows `[golden, noise, ...]` at positions p.. of their slots.
 
     Returns the collapsed hidden h act `[T, H]` and base logits f32 `[T, V]`. Draft keys are never committed.
@@ -42,7 +43,8 @@ def draft_block(config: ModelConfig, numerics: Numerics, weights: Scope, step: S
     return hidden, OPS.linear(normed, weights("head.weight"), None, torch.float32)
 
 
-def _layer(config: ModelConfig, numerics: Numerics, layer: int, weights: Scope, streams: Streams, step: StepRows) -> Streams:
+def _layer(config: ModelConfig, numerics: Numerics, layer: int, weights: Scope, streams: Streams,
+           step: StepRows) -> Streams:
     def attend(x: torch.Tensor) -> torch.Tensor:
         scope, table, x8 = weights.below("attn"), step.rotary_table(False), numerics.fp8(x)
         query = project_query(config, numerics, scope, x8, step, table)

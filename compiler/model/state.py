@@ -38,7 +38,8 @@ def state_specs(config: ModelConfig, options: CompileOptions, backtrack: int, dr
             ratio = config.ratio(layer)
             entries = options.block_size // ratio
             if ratio > 1:
-                specs.append(StateSpec(f"pair_{layer}", torch.float32, (slots, ratio - 1 + backtrack, 2, config.head_dim)))
+                pair = (slots, ratio - 1 + backtrack, 2, config.head_dim)
+                specs.append(StateSpec(f"pair_{layer}", torch.float32, pair))
             specs.append(StateSpec(f"compressed_{layer}", act, (pages, entries, config.head_dim)))
             specs.append(StateSpec(f"index_key_{layer}", act, (pages, entries, config.index_head_dim)))
     for layer in range(config.num_nextn_predict_layers if draft else 0):

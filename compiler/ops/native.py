@@ -15,6 +15,7 @@ from dsv41c.runtime.library import core_library
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 MAX_DIMS = 6
+_CPU = -1  # dsv41c_binding.device
 DTYPE_CODES: dict[torch.dtype, int] = {
     torch.float32: 0, torch.bfloat16: 1, torch.float8_e4m3fn: 2, torch.float8_e8m0fnu: 3, torch.int8: 4,
     torch.uint8: 5, torch.int32: 6, torch.int64: 7, torch.float64: 8, torch.bool: 9,
@@ -28,8 +29,9 @@ class _Tensor(ctypes.Structure):
 
 class _Binding(ctypes.Structure):
     _fields_ = [("tensors", ctypes.POINTER(_Tensor)), ("num_tensors", ctypes.c_int32),
-                ("reserved", ctypes.c_int32),
-                ("rows", ctypes.c_int64), ("scratch", ctypes.c_void_p), ("scratch_bytes", ctypes.c_int64)]
+                ("device", ctypes.c_int32),
+                ("rows", ctypes.c_int64), ("scratch", ctypes.c_void_p), ("scratch_bytes", ctypes.c_int64),
+                ("stream", ctypes.c_void_p)]
 
 
 class _Error(ctypes.Structure):
@@ -109,7 +111,7 @@ def run_native(
     handle = _prepared(entry, json.dumps(attributes, sort_keys=True))
     described = (_Tensor * len(tensors))(*(_describe(t) for t in tensors))
     scratch = torch.empty(max(scratch_bytes, 1), dtype=torch.uint8)
-    binding = _Binding(described, len(tensors), 0, 0, scratch.data_ptr(), scratch_bytes)
+    binding = _Binding(described, len(tensors), _CPU, 0, scratch.data_ptr(), scratch_bytes, None)
     bound = ctypes.c_void_p()
     error, text = _error()
     provider = _provider()

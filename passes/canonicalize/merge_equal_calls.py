@@ -16,7 +16,9 @@ class MergeEqualCalls:
 
     def apply(self, graph: fx.Graph) -> PassResult:
         """A call that reads state is merged only while no write to that state lies between the two."""
-        result, copied, seen, num_matches = fx.Graph(), {}, {}, 0
+        result, num_matches = fx.Graph(), 0
+        copied: dict[fx.Node, fx.Node] = {}
+        seen: dict[object, fx.Node] = {}
         version: dict[fx.Node, int] = {}
         for node in graph.nodes:
             key = _key(node, copied, version)

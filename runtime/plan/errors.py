@@ -12,7 +12,7 @@ class CodeEntry(NamedTuple):
     exit_code: int
 
 
-UNSUPPORTED, USAGE, ARTIFACT, MEMORY, INTERNAL = 3, 2, 5, 6, 70
+USAGE, UNSUPPORTED, MISMATCH, ARTIFACT, MEMORY, INTERNAL = 2, 3, 4, 5, 6, 70
 
 # The digits after E name the room (01 checkpoint, 02 capture, 03 passes and ops, 04 graphs, 05 plan,
 # 06 artifact, 07 runtime load, 08 runtime execute, 09 usage), then count within it.
@@ -44,6 +44,7 @@ CODES: dict[str, CodeEntry] = {
     "DSV41C-E0604": CodeEntry("format version unknown", ARTIFACT),
     "DSV41C-E0605": CodeEntry("output exists", USAGE),
     "DSV41C-E0606": CodeEntry("write failed", MEMORY),
+    "DSV41C-E0607": CodeEntry("weight is not a number", ARTIFACT),
     "DSV41C-E0701": CodeEntry("reservation failed", MEMORY),
     "DSV41C-E0702": CodeEntry("provider missing", UNSUPPORTED),
     "DSV41C-E0703": CodeEntry("load failed", ARTIFACT),
@@ -52,6 +53,8 @@ CODES: dict[str, CodeEntry] = {
     "DSV41C-E0706": CodeEntry("artifact for another architecture", ARTIFACT),
     "DSV41C-E0801": CodeEntry("bad step input", USAGE),
     "DSV41C-E0802": CodeEntry("step failed", INTERNAL),
+    "DSV41C-E0803": CodeEntry("self-test gives other tokens", MISMATCH),
+    "DSV41C-E0804": CodeEntry("launch differs from its reference", MISMATCH),
     "DSV41C-E0901": CodeEntry("bad option", USAGE),
     "DSV41C-E0902": CodeEntry("bad prompt", USAGE),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from dsv41c.runtime.plan.cuda_bodies import (
     CudaBody,
@@ -16,7 +16,7 @@ from dsv41c.runtime.plan.cuda_bodies import (
     TensorParam,
 )
 from dsv41c.runtime.plan.format import MAX_BLOCK_THREADS, MAX_GRID, MAX_SHARED_BYTES
-from dsv41c.runtime.plan.verify_geometry import broken, evaluate_at
+from dsv41c.runtime.plan.verify_geometry import broken, check_index, evaluate_at
 
 _DIGEST = re.compile(r"^[0-9a-f]{64}$")
 
@@ -67,3 +67,12 @@ def _check_shape(launch: CudaLaunch, symbols: Mapping[str, int], where: str) -> 
         raise broken("bad block", where, f"{threads} threads", f"1 to {MAX_BLOCK_THREADS} threads")
     if not 0 <= launch.shared_bytes <= MAX_SHARED_BYTES:
         raise broken("bad shared memory", where, launch.shared_bytes, f"0 to {MAX_SHARED_BYTES} bytes")
+
+
+def check_cuda_arguments(body: CudaBody, num_tensors: int, outs: Collection[int], where: str) -> None:
+    """A parameter names a tensor that the launch has, and every output is some parameter."""
+    passed = [p.index for launch in body.launches for p in launch.params if isinstance(p, TensorParam)]
+    for index in passed:
+        check_index(index, num_tensors, "argument", where)
+    for index in sorted(set(outs) - set(passed)):
+        raise broken("out is no parameter", where, f"argument {index}", "a parameter that points to it")

@@ -8,6 +8,7 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.schema import (
     Absent,
     ArenaStorage,
+    CudaBody,
     InOut,
     Launch,
     Method,
@@ -17,6 +18,7 @@ from dsv41c.runtime.plan.schema import (
     Symbol,
     WeightStorage,
 )
+from dsv41c.runtime.plan.verify_cuda import check_cuda_arguments
 from dsv41c.runtime.plan.verify_dataflow import launches_of
 from dsv41c.runtime.plan.verify_geometry import broken, check_index, launch_place, value_place
 from dsv41c.runtime.plan.verify_kernels import KernelFacts
@@ -36,6 +38,10 @@ def check_launches(
         _check_written(method, launch, placed, where)
         _check_overlaps(method, launch, placed, where)
         _check_body_arguments(method, launch, symbol, placed, kernels[launch.kernel], where)
+        body = plan.kernels[launch.kernel].body
+        if isinstance(body, CudaBody):
+            outs = [i for i, argument in enumerate(launch.tensors) if isinstance(argument, Out)]
+            check_cuda_arguments(body, len(launch.tensors), outs, where)
 
 
 def _check_scratch(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from dsv41c.runtime.generate import generate
 from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.load import load

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.eager import EagerModel, request_rows
 from dsv41c.compiler.options import CompileOptions

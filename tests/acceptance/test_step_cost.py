@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from dsv41c.compiler.eager import request_rows
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.runtime.load import Runtime, heap_allocations, load
 
-OPTIONS: dict[str, Any] = {"dtype": "bfloat16", "quantizers": "fake", "max_num_batched_tokens": 64, "max_model_len": 256}
+OPTIONS: dict[str, Any] = {"dtype": "bfloat16", "quantizers": "fake", "max_num_batched_tokens": 64,
+                           "max_model_len": 256}
 
 
 @pytest.fixture(params=["tiny", "demo"])

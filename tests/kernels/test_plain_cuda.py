@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.compiler.kernels.plain import SOURCES, cuda_source
 from dsv41c.compiler.ops import mega
 from dsv41c.compiler.ops.catalog import OPS
+from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.tools.bench.op_case import Case, judge, results, same_bits
 from dsv41c.tools.bench.op_cases import real_cases, small_cases
 from dsv41c.tools.bench.plain_launch import Bound

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.eager import EagerModel
 from dsv41c.compiler.options import CompileOptions
@@ -17,7 +18,8 @@ EXECUTORS = ("bucketed", "exact", "poisoned")
 
 
 class Engine(Protocol):
-    def step(self, upload: np.ndarray, keep_rows: np.ndarray, logit_rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+    def step(self, upload: np.ndarray, keep_rows: np.ndarray,
+             logit_rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
 
     def state(self, name: str) -> np.ndarray: ...
 

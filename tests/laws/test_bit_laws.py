@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dsv41c.compiler.options import CompileOptions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from dsv41c.compiler.options import CompileOptions
 from laws.engines import EXECUTORS, Subject
 from laws.schedules import Outcome, Workload, requests, run_workload, schedules
 

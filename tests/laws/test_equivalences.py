@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from dsv41c.compiler.driver import compile_checkpoint
 from dsv41c.compiler.eager import EagerModel, request_rows
 from dsv41c.compiler.options import CompileOptions
 from laws.engines import Engine, Subject
 from laws.schedules import Workload, run_workload
 from oracle import quantizers
-from torch.utils._python_dispatch import TorchDispatchMode
 
 TOKENS = tuple(int(t) for t in np.random.default_rng(11).integers(0, 96, 45))
 OPTIONS = {"dtype": "float32", "quantizers": "off", "max_model_len": 64, "max_num_seqs": 48,
@@ -37,20 +38,22 @@ def engine(request: pytest.FixtureRequest, subject: Subject) -> Engine:
 def chunked(engine: Engine, subject: Subject, cuts: tuple[int, ...], slot: int):
     sizes = np.diff([0, *cuts, len(TOKENS)])
     workload = Workload((TOKENS,), (slot,), tuple(((0, int(n)),) for n in sizes))
-    names = tuple(f"{kind}_{layer}" for layer in range(8) for kind in ("window",)) + ("pair_1", "pair_3", "compressed_1",
-             "compressed_3", "compressed_4", "index_key_1", "index_key_3", "index_key_4", "token_ring", "slot_position")
+    names = (*(f"window_{layer}" for layer in range(8)), "pair_1", "pair_3", "token_ring", "slot_position",
+             *(f"{kind}_{layer}" for kind in ("compressed", "index_key") for layer in (1, 3, 4)))
     return run_workload(engine, workload, 4, subject.options.pages_per_slot, names)
 
 
 @pytest.mark.parametrize("cuts", [(7, 20, 33), (1, 2, 3, 44), (44,), (9, 18, 27, 36), tuple(range(1, 45))])
-def test_a_b_chunked_and_token_by_token_equal_one_shot(engine: Engine, subject: Subject, cuts: tuple[int, ...]) -> None:
-    """A and B: any cuts, also odd ones through a pair and chunks longer than the ring, give the same rows and caches."""
+def test_a_b_chunked_and_token_by_token_equal_one_shot(engine: Engine, subject: Subject,
+                                                       cuts: tuple[int, ...]) -> None:
+    """A and B: any cuts, odd ones through a pair and chunks longer than the ring too, give the same rows and caches."""
     whole, parts = chunked(engine, subject, (), 0), chunked(engine, subject, cuts, 7)
     assert whole.logits == parts.logits
     assert whole.state == parts.state
 
 
-def test_f_candidates_that_cover_everything_change_nothing(engine_kind: str, tiny_checkpoint: Path, tmp_path: Path) -> None:
+def test_f_candidates_that_cover_everything_change_nothing(engine_kind: str, tiny_checkpoint: Path,
+                                                           tmp_path: Path) -> None:
     """F: with room for every block, the reindex layers select as if there were no candidates at all."""
     covering = tmp_path / "covering"
     shutil.copytree(tiny_checkpoint, covering)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.eager import EagerModel, request_rows
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.weights import load_weights, weight_recipes
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 LENGTH, PROMPT = 30, 12
 
@@ -24,8 +25,8 @@ class _Run:
         self.options = CompileOptions(dtype=dtype, quantizers=quantizers, max_model_len=64, block_size=4,
                                       max_num_seqs=2).resolved(self.view.config)
         weights = load_weights(self.view, weight_recipes(self.view, self.options, draft=True))
-        self.model = EagerModel(self.view.config, self.options, weights, backtrack=self.view.config.dspark_block_size + 1,
-                                draft=True)
+        backtrack = self.view.config.dspark_block_size + 1
+        self.model = EagerModel(self.view.config, self.options, weights, backtrack=backtrack, draft=True)
 
     def plain(self, prompt: list[int]) -> list[int]:
         return self.model.generate(prompt, LENGTH, slot=0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import inputs
 import torch
-from launching import Case
 
 from dsv41c.compiler.ops import mega, moe
+from dsv41c.tools.bench import inputs
+from dsv41c.tools.bench.launching import Case
 
 ROWS = (1, 31, 32, 33, 128, 512, 2048, 8192)
 HALF_STEP = 1e-4  # relative L2 that rare one-step flips of bf16 may leave
@@ -145,7 +145,8 @@ def _gate_ties(case: Case, tensors: list[torch.Tensor], rows: int, topk: int) ->
     case.run(tensors, rows)
     expert = tensors[5]
     pairs = expert[:, : topk // 2 * 2].view(rows, -1, 2)
-    require(bool((pairs[..., 0] % 2 == 0).all()) and bool((pairs[..., 1] == pairs[..., 0] + 1).all()), "ties: lower id first")
+    in_order = (pairs[..., 0] % 2 == 0) & (pairs[..., 1] == pairs[..., 0] + 1)
+    require(bool(in_order.all()), "ties: lower id first")
     for t, old in zip(tensors[1:4], kept, strict=True):
         t.copy_(old)
 
@@ -203,7 +204,7 @@ def embed_expand(case: Case, rows: int, hidden: int, vocabulary: int) -> dict[st
     case.run(tensors, rows)
     token = tensors[0][:, 5].long()
     inside = token.clamp(0, vocabulary - 1)
-    vector = torch.where((inside == token)[:, None], table[inside], torch.zeros((), dtype=torch.bfloat16, device=table.device))
+    vector = torch.where((inside == token)[:, None], table[inside], torch.zeros_like(table[:1]))
     same_bytes(tensors[2], vector[:, None].expand(-1, 4, -1), "streams")
     same_bytes(tensors[3], torch.eye(4, device=table.device)[:1].expand(rows, -1), "alpha")
     return {}

@@ -32,11 +32,17 @@ def build(directory: Path, target: str) -> int:
     from dsv41c.tools.bench.op_cases import real_cases, small_cases
     from dsv41c.tools.bench.plain_cubins import build_cubins
 
-    build_cubins([*small_cases(), *real_cases()], target, directory, REPOSITORY / "build" / "kernels", print)
+    cache = REPOSITORY / "build" / "kernel-cache"
+    build_cubins([*small_cases(), *real_cases()], target, directory, cache, print)
     return 0
 
 
 def run(directory: Path, only: str) -> int:
+    import torch
+
+    if not torch.cuda.is_available():
+        print("no CUDA device, or a torch without CUDA: nothing was run", file=sys.stderr)
+        return 3
     from dsv41c.tools.bench.gpu_check import Verdict, check_case
     from dsv41c.tools.bench.op_cases import real_cases, small_cases
     from dsv41c.tools.bench.plain_cubins import Cubins

@@ -14,11 +14,10 @@ from package import ROOT, make_importable
 
 make_importable()
 
-import checks  # noqa: E402
-import peers  # noqa: E402
-import timings  # noqa: E402
 import torch  # noqa: E402
-from launching import load_cases  # noqa: E402
+
+from dsv41c.tools.bench import checks, peers, timings  # noqa: E402
+from dsv41c.tools.bench.launching import load_cases  # noqa: E402
 
 
 def main() -> int:
@@ -60,19 +59,24 @@ def time_all(cases: dict[str, Any], failures: list[str]) -> list[timings.Timing]
             try:
                 taken.append(measure(cases[name], rows))
                 print(taken[-1].line(), flush=True)
-            except (RuntimeError, AssertionError, ValueError, TypeError) as error:  # one peer's refusal is a finding, not the end
+            # A peer that refuses a size is a finding, not the end of the run.
+            except (RuntimeError, AssertionError, ValueError, TypeError) as error:
                 traceback.print_exc()
                 failures.append(f"timing of {name} at {rows} rows: {error!r}"[:300])
             torch.cuda.empty_cache()
     return taken
 
 
-def report(target: str, failures: list[str], reports: dict[str, dict[str, float]], taken: list[timings.Timing]) -> None:
-    node = {"device": torch.cuda.get_device_name(), "target": target, "torch": torch.__version__, "failures": failures,
-            "checks": reports, "timings": [t.to_json() for t in taken], "missing_peers": peers.MISSING}
+def report(
+    target: str, failures: list[str], reports: dict[str, dict[str, float]], taken: list[timings.Timing]
+) -> None:
+    node = {"device": torch.cuda.get_device_name(), "target": target, "torch": torch.__version__,
+            "failures": failures, "checks": reports, "timings": [t.to_json() for t in taken],
+            "missing_peers": peers.MISSING}
     if "OUT" in os.environ:
         (Path(os.environ["OUT"]) / "kernels.json").write_text(json.dumps(node, indent=1) + "\n", encoding="utf-8")
-    print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}, rows {', '.join(map(str, checks.ROWS))} checked")
+    rows = ", ".join(map(str, checks.ROWS))
+    print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}, checked at {rows} rows")
     for name, worst in reports.items():
         print(f"{name:22} " + ", ".join(f"{k} {v:.1e}" for k, v in worst.items()))
     for timing in taken:

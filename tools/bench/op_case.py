@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.ops.rows import RowColumn, RowFlag
 from dsv41c.compiler.ops.spec import OpSpec
+from dsv41c.compiler.tensor_shape import TensorShape
 
 NUM_SLOTS = 3
 PAD_FLAGS = int(RowFlag.START | RowFlag.PAD)

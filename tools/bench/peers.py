@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 
-import inputs
 import torch
-from launching import graph_us
+
+from dsv41c.tools.bench import inputs
+from dsv41c.tools.bench.launching import graph_us
 
 MISSING: dict[str, str] = {}
 
@@ -28,7 +29,8 @@ def mhc_us(rows: int, hidden: int, fn: torch.Tensor, sets: int) -> float | None:
     weights = fn.T.contiguous()
     calls = []
     for _ in range(sets):
-        given = inputs.mega_mhc(rows, hidden, {"arranged": fn, "scale": fn[0, :3].clone(), "base": fn[0, :24].clone(), "norm": fn})
+        small = {"arranged": fn, "scale": fn[0, :3].clone(), "base": fn[0, :24].clone(), "norm": fn}
+        given = inputs.mega_mhc(rows, hidden, small)
         y, streams, _, beta, gamma = given[:5]
         after, products = torch.empty_like(streams), inputs.normal(16, rows, 24, dtype=torch.float32)
         squares = torch.rand(16, rows, device="cuda") * hidden
@@ -67,6 +69,7 @@ def norm_us(rows: int, width: int, weight: torch.Tensor, sets: int) -> float | N
     given = [inputs.normal(rows, width) for _ in range(sets)]
 
     def call(x: torch.Tensor) -> None:
-        norm_forward_and_per_token_cast(x, weight, 1e-20, "e4m3", 32, round_sf=True, use_packed_ue8m0=True, with_out_bf16=True)
+        norm_forward_and_per_token_cast(x, weight, 1e-20, "e4m3", 32, round_sf=True, use_packed_ue8m0=True,
+                                        with_out_bf16=True)
 
     return graph_us([lambda x=x: call(x) for x in given])

@@ -69,8 +69,8 @@ def _bench_config(config: str, row_counts: Sequence[int], repeat: int) -> list[S
         model = EagerModel(view.config, options, load_weights(view, weight_recipes(view, options)))
         with load(artifact) as runtime:
             _fill(model, runtime, options)
-            composite_calls = _composite_calls(artifact)
-            return [_bench_rows(config, n, model, runtime, options, composite_calls, repeat) for n in row_counts]
+            sides = _Sides(config, model, runtime, options, _composite_calls(artifact))
+            return [_bench_rows(sides, n, repeat) for n in row_counts]
 
 
 def _fill(model: EagerModel, runtime: Runtime, options: CompileOptions) -> None:
@@ -82,9 +82,20 @@ def _fill(model: EagerModel, runtime: Runtime, options: CompileOptions) -> None:
         model.step(rows, None, last)
 
 
-def _bench_rows(config: str, num_rows: int, model: EagerModel, runtime: Runtime, options: CompileOptions,
-                composite_calls: dict[str, int], repeat: int) -> StepResult:
-    upload = np.concatenate([request_rows(slot, [5], CONTEXT, options) for slot in range(num_rows)])
+@dataclass(frozen=True)
+class _Sides:
+    """Both sides of one comparison, on the same weights and options."""
+
+    config: str
+    model: EagerModel
+    runtime: Runtime
+    options: CompileOptions
+    composite_calls: dict[str, int]
+
+
+def _bench_rows(sides: _Sides, num_rows: int, repeat: int) -> StepResult:
+    model, runtime = sides.model, sides.runtime
+    upload = np.concatenate([request_rows(slot, [5], CONTEXT, sides.options) for slot in range(num_rows)])
     everything = np.arange(num_rows, dtype=np.int32)
     positions, state = runtime.state("slot_position"), model.state["slot_position"]
 
@@ -101,8 +112,10 @@ def _bench_rows(config: str, num_rows: int, model: EagerModel, runtime: Runtime,
     if record.method != "decode" or record.eager or record.pad_rows:
         raise RuntimeError(f"the step to be measured ran as {record}")
     launches = runtime.report()["methods"]["decode"]["launches"]
-    executor_ops = {"native": launches["cpu"], "composites": launches["aten"], "aten_calls": composite_calls["decode"]}
-    return StepResult(config, num_rows, executor_us, eager_us, eager_us / executor_us, executor_ops, _eager_ops(eager_step))
+    executor_ops = {"native": launches["cpu"], "composites": launches["aten"],
+                    "aten_calls": sides.composite_calls["decode"]}
+    eager_ops = _eager_ops(eager_step)
+    return StepResult(sides.config, num_rows, executor_us, eager_us, eager_us / executor_us, executor_ops, eager_ops)
 
 
 def _medians(first: Callable[[], None], second: Callable[[], None], repeat: int) -> tuple[float, float]:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import inputs
-import peers
 import torch
-from launching import Case, graph_us, rotation
+
+from dsv41c.tools.bench import inputs, peers
+from dsv41c.tools.bench.launching import Case, graph_us, rotation
 
 TB = 4.27e6  # bytes a microsecond that a device-to-device copy moves, read and written counted
 
@@ -30,10 +30,12 @@ class Timing:
         return asdict(self)
 
     def line(self) -> str:
-        peer = f"{self.peer_us:8.1f} {self.peer_us / self.us:5.2f}x" if self.peer_us is not None else f"{'missing':>8} {'':6}"
+        peer = f"{'no peer':21}"
+        if self.peer_us is not None:
+            peer = f"peer {self.peer_us:7.1f} = {self.peer_us / self.us:5.2f}x"
         bar = "" if self.bar_us is None else f"bar {self.bar_us:7.1f} {'met' if self.us <= self.bar_us else 'MISSED'}"
-        return (f"{self.case:20} {self.rows:5} {self.us:8.1f} us  floor {self.floor_us:6.1f} = {self.floor_us / self.us:4.0%}  "
-                f"{peer}  {bar}")
+        floor = f"floor {self.floor_us:6.1f} = {self.floor_us / self.us:4.0%}"
+        return f"{self.case:20} {self.rows:5} {self.us:8.1f} us  {floor}  {peer}  {bar}"
 
 
 def times_of(case: Case, make: Callable[[], list[torch.Tensor]], rows: int, bytes_of_set: int) -> float:
@@ -58,7 +60,8 @@ def mega_gate(case: Case, rows: int, experts: int = 384, topk: int = 6) -> Timin
     weights = inputs.mega_gate_weights(hidden, experts)
     size = rows * hidden * 2 + experts * hidden * 2
     us = times_of(case, lambda: inputs.mega_gate(rows, hidden, experts, topk, weights), rows, size)
-    peer_us = peers.gate_us([inputs.mega_gate(rows, hidden, experts, topk, weights) for _ in range(rotation(size))], topk)
+    sets = [inputs.mega_gate(rows, hidden, experts, topk, weights) for _ in range(rotation(size))]
+    peer_us = peers.gate_us(sets, topk)
     floor = max(size / TB, rows * hidden * experts * 2 / 740e6)
     return Timing("mega_gate" if experts == 384 else "mega_gate_draft", rows, us, floor, "torch", peer_us, peer_us / 3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,8 @@ import typer
 
 if TYPE_CHECKING:
     from dsv41c.compiler.driver import Compiled
+
+_SHOWN = 10
 
 
 def compile_command(
@@ -25,7 +28,10 @@ def compile_command(
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
     quantizers: Annotated[str, typer.Option(help="off, or fake: round activations as the model does.")] = "fake",
     target: Annotated[str, typer.Option(help="cpu, sm_90a or sm_100a.")] = "cpu",
-    fallback: Annotated[list[str] | None, typer.Option(metavar="OP", help="On a CUDA target: run this op through ATen instead of its kernel; may be repeated.")] = None,
+    fallback: Annotated[list[str] | None, typer.Option(metavar="OP", help="On a CUDA target, run this op through "
+                                                           "ATen instead of its kernel; may be repeated.")] = None,
+    weights: Annotated[str, typer.Option(help="packed, or map: leave the weights in the checkpoint, which "
+                                         "`dsv41c run --weights` then needs.")] = "packed",
     plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: to inspect, not to run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
@@ -37,7 +43,7 @@ def compile_command(
     options = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs,
                              max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, dtype=dtype,
                              quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
-                             plan_only=plan_only)
+                             plan_only=plan_only, weights=weights)
     start = time.perf_counter()
     with phases() as progress:
         compiled = compile_checkpoint(checkpoint, output, options, progress)
@@ -48,6 +54,10 @@ def compile_command(
     launches = " ".join(f"{m['name']}={m['launches']}" for m in result["methods"])
     print(f"artifact {output}: plan {result['plan_bytes']} bytes, launches {launches}, "
           f"memory {result['memory']['total_bytes']} bytes, {result['seconds']:.1f} s", file=sys.stderr)
+    for key, text in (("surplus", "tensors that the model does not read"),
+                      ("stale", "copies in shards that the index does not choose")):
+        if names := result[key]["first"]:
+            print(f"note: {result[key]['count']} {text}: {', '.join(names)}", file=sys.stderr)
 
 
 def _result(compiled: Compiled, output: Path, seconds: float) -> dict[str, Any]:
@@ -62,6 +72,12 @@ def _result(compiled: Compiled, output: Path, seconds: float) -> dict[str, Any]:
         "methods": methods,
         "memory": vars(plan.memory),
         "plan_bytes": (output / "plan.json").stat().st_size,
-        "surplus_tensors": len(compiled.view.surplus),
+        "surplus": _first(compiled.view.surplus),
+        "stale": _first(compiled.view.stale),
+        "stale_copies": list(compiled.view.stale),
         "seconds": round(seconds, 3),
     }
+
+
+def _first(names: Sequence[str]) -> dict[str, Any]:
+    return {"count": len(names), "first": list(names[:_SHOWN])}

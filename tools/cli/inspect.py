@@ -23,26 +23,8 @@ def inspect_command(
     from dsv41c.runtime.manifest import Manifest
 
     manifest = Manifest.read(artifact)
-    summary = _summary(manifest, _read_plan(manifest))
+    summary = _summary(manifest, manifest.read_plan())
     print(json.dumps(summary, ensure_ascii=False) if as_json else _text(summary))
-
-
-def _read_plan(manifest: Manifest) -> Plan:
-    """E0601 without plan.json, E0602 when it is not the one that the manifest names."""
-    from dsv41c.runtime.plan import codec
-    from dsv41c.runtime.plan.errors import Dsv41cError
-
-    path = manifest.path / "plan.json"
-    try:
-        plan = codec.decode(path.read_bytes())
-    except OSError as error:
-        raise Dsv41cError("DSV41C-E0601", f"artifact file {path}", found=error.strerror or str(error),
-                          needed="the plan of the artifact", do="copy or compile the artifact again") from error
-    found, needed = codec.digest(plan), manifest.fields.get("plan_digest")
-    if found != needed:
-        raise Dsv41cError("DSV41C-E0602", f"plan {path}", found=f"digest {found}", needed=f"digest {needed}",
-                          do="copy or compile the artifact again")
-    return plan
 
 
 def _summary(manifest: Manifest, plan: Plan) -> dict[str, Any]:

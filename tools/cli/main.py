@@ -12,8 +12,12 @@ import typer
 
 from dsv41c.runtime.plan.errors import INTERNAL, MEMORY, Dsv41cError
 from dsv41c.tools.cli.bench import bench_app
+from dsv41c.tools.cli.check import check_command
 from dsv41c.tools.cli.checkpoint import checkpoint_app
 from dsv41c.tools.cli.compile import compile_command
+from dsv41c.tools.cli.diff import diff_command
+from dsv41c.tools.cli.doctor import doctor_command
+from dsv41c.tools.cli.explain import explain_command
 from dsv41c.tools.cli.inspect import inspect_command
 from dsv41c.tools.cli.run import run_command
 
@@ -26,6 +30,10 @@ app.add_typer(checkpoint_app, name="checkpoint")
 app.command("compile")(compile_command)
 app.command("run")(run_command)
 app.command("inspect")(inspect_command)
+app.command("explain")(explain_command)
+app.command("check")(check_command)
+app.command("diff")(diff_command)
+app.command("doctor")(doctor_command)
 app.add_typer(bench_app, name="bench")
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dsv41c.tools.cli.check import Verify
+
 if TYPE_CHECKING:
     from dsv41c.runtime.load import DecisionRecord, Runtime
     from dsv41c.runtime.requests import Completion
@@ -32,6 +34,7 @@ def run_command(
     seed: Annotated[int, typer.Option(help="Of the draws; the same for each request.")] = 0,
     ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on after the end of sequence.")] = False,
     eager: Annotated[bool, typer.Option("--eager", help="Bind at the exact size even where a bucket fits.")] = False,
+    verify: Annotated[Verify, typer.Option(help="full: check the digest of every file.")] = Verify.header,
     dump_logits: Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Write float32 logits: array r{i} for "
                                                      "request i, one row for each returned token.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
@@ -41,13 +44,21 @@ def run_command(
     from dsv41c.tools.cli.prompts import PromptOptions
 
     settings = Request((), max_new_tokens, temperature=temperature, top_p=top_p, seed=seed, ignore_eos=ignore_eos)
-    outcome = _run(artifact, PromptOptions(prompt, prompt_ids, prompts_file, settings), eager, dump_logits is not None)
+    options = PromptOptions(prompt, prompt_ids, prompts_file, settings)
+    outcome = _run(artifact, options, _Modes(verify.value, eager, dump_logits is not None))
     if dump_logits is not None:
         _write_logits(dump_logits, outcome.completions)
     if as_json:
         print(json.dumps(_result(outcome), ensure_ascii=False))
     else:
         _print_texts(outcome)
+
+
+@dataclass(frozen=True)
+class _Modes:
+    verify: str
+    eager: bool
+    keep_logits: bool
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ class _Recorded:
         self.records += self._runtime.records(since)
 
 
-def _run(artifact: Path, options: PromptOptions, eager: bool, keep_logits: bool) -> _Outcome:
+def _run(artifact: Path, options: PromptOptions, modes: _Modes) -> _Outcome:
     """Prompts are checked before the artifact is loaded, so that a typing error costs nothing."""
     from dsv41c.runtime.generate import generate
     from dsv41c.runtime.limits import Limits
@@ -90,10 +101,12 @@ def _run(artifact: Path, options: PromptOptions, eager: bool, keep_logits: bool)
     requests = options.requests(lambda text: require(tokenizer, artifact).encode(text))
     for index, request in enumerate(requests):
         check_request(request, limits, f"request {index}")
-    with load(artifact) as runtime, counter("tokens", sum(r.max_new_tokens for r in requests)) as on_token:
+    most = sum(r.max_new_tokens for r in requests)
+    with load(artifact, modes.verify) as runtime, counter("tokens", most) as on_token:  # type: ignore[arg-type]
         recorded = _Recorded(runtime)
         start = time.perf_counter()
-        completions = generate(recorded, limits, requests, eager=eager, keep_logits=keep_logits, on_token=on_token)
+        completions = generate(recorded, limits, requests, eager=modes.eager, keep_logits=modes.keep_logits,
+                               on_token=on_token)
         return _Outcome(completions, recorded.records, runtime.report(), time.perf_counter() - start, tokenizer)
 
 

@@ -16,6 +16,7 @@ from dsv41c.runtime.plan import expr
 
 ROOT = Path(__file__).parents[2]
 OUTPUT = ROOT / "build/gpu"
+RECORDS = ROOT / "tests/kernels/launch_records.json"  # what a test holds new builds against
 
 # Shapes of DeepSeek-V4.1-Flash, of its draft, and of the small checkpoints that tests use.
 EPS = 1e-20
@@ -41,11 +42,14 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--cache", type=Path, default=ROOT / "build/kernel-cache")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--records", action="store_true", help=f"also rewrite {RECORDS.relative_to(ROOT)}")
     parser.add_argument("--target", action="append", choices=TARGETS, help="default: all")
     options = parser.parse_args()
     targets = tuple(options.target or TARGETS)
     built = build_all(targets, options.cache, options.jobs)
     write(options.output, targets, built)
+    if options.records:
+        RECORDS.write_text(records_text(targets, built), encoding="ascii")
     print(f"{len(built)} kernels for {', '.join(targets)} in {options.output}")
     return 0
 
@@ -71,6 +75,18 @@ def index(target: str, built: dict[tuple[str, KernelSource], CompiledKernel]) ->
 
 def tool_versions() -> dict[str, str]:
     return {"nvcc": nvcc.nvcc_version(), "tilelang": tilelang_lowering.tilelang_version()}
+
+
+def records_text(targets: Iterable[str], built: dict[tuple[str, KernelSource], CompiledKernel]) -> str:
+    """The index without digests, one launch a line: a change of a launch is one line of a diff."""
+    lines = []
+    for target in targets:
+        for name, case in index(target, built).items():
+            lines.append(f'"{target} {name} scratch": {json.dumps(case["scratch_bytes"])}')
+            for launch in case["launches"]:
+                record = {key: value for key, value in launch.items() if key != "cubin"}
+                lines.append(f'"{target} {name} {record["symbol"]}": {json.dumps(record, sort_keys=True)}')
+    return "{\n" + ",\n".join([f'"tools": {json.dumps(tool_versions(), sort_keys=True)}', *lines]) + "\n}\n"
 
 
 def write(output: Path, targets: Iterable[str], built: dict[tuple[str, KernelSource], CompiledKernel]) -> None:

@@ -1,12 +1,13 @@
-// compress_pairs, first launch: the latents. Macros: OUT, WIDTH, RING. Every partner is read here, before the second launch
-// replaces any: a slot's first row may need what its last rows replace. One thread a channel.
+// compress_pairs, first launch: the latents. Macros: OUT, WIDTH, RING. Every partner is read here, before the second
+// launch replaces any: a slot's first row may need what its last rows replace. One thread a channel.
 #include "compress_pairs.h"
 #include "element.h"
 
 using out_type = stored<OUT>;
 
 extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS, 1)
-    compress_pairs_combine(const float* kv, const float* gate, const int* rows, const float* pair, out_type* latent, int count) {
+    compress_pairs_combine(const float* kv, const float* gate, const int* rows, const float* pair, out_type* latent,
+                           int count) {
   const int64_t at = own_element();
   if (at >= static_cast<int64_t>(count) * WIDTH) return;
   const Row row = row_at(rows, static_cast<int>(at / WIDTH));

@@ -15,10 +15,12 @@ DEVICE float gate_of(const float* sums, float eps) {  // sum of x^2, key^2, x * 
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    engram_gate(const act* streams, const act* kv, const weight_type* q_weight, const weight_type* k_weight, const int* rows, act* out, float eps) {
+    engram_gate(const act* streams, const act* kv, const weight_type* q_weight, const weight_type* k_weight,
+                const int* rows, act* out, float eps) {
   const int64_t i = blockIdx.x / STREAMS;
   const int s = blockIdx.x % STREAMS;
-  const act *x = streams + (i * STREAMS + s) * WIDTH, *key = kv + (i * (STREAMS + 1) + s) * WIDTH, *value = kv + (i * (STREAMS + 1) + STREAMS) * WIDTH;
+  const act *x = streams + (i * STREAMS + s) * WIDTH, *key = kv + (i * (STREAMS + 1) + s) * WIDTH,
+            *value = kv + (i * (STREAMS + 1) + STREAMS) * WIDTH;
   act* to = out + (i * STREAMS + s) * WIDTH;
   const bool image = row_at(rows, static_cast<int>(i)).image();
   float sums[3] = {};

@@ -1,5 +1,5 @@
-// engram_hash, first launch: the ids. Macros: LAYERS, NGRAM, HEADS, VOCABULARY, RING, PAD_TOKEN. Every look-back is read
-// here, before the second launch changes the ring. One thread an id.
+// engram_hash, first launch: the ids. Macros: LAYERS, NGRAM, HEADS, VOCABULARY, RING, PAD_TOKEN. Every look-back is
+// read here, before the second launch changes the ring. One thread an id.
 #include "element.h"
 #include "engram_token.h"
 
@@ -13,7 +13,7 @@ DEVICE int token_at(const int* rows, const int* ring, Row row, int position) {
 
 extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS, 1)
     engram_hash(const int* rows, const int* token_map, const int64_t* multipliers, const int64_t* moduli,
-                                       const int64_t* offsets, const int* token_ring, int* ids, int count) {
+                const int64_t* offsets, const int* token_ring, int* ids, int count) {
   const int64_t at = own_element();
   if (at >= static_cast<int64_t>(count) * (LAYERS * COLUMNS)) return;
   const Row row = row_at(rows, static_cast<int>(at / (LAYERS * COLUMNS)));

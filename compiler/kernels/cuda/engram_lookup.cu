@@ -1,4 +1,5 @@
-// engram_lookup. Macros: OUT, LAYERS, LAYER, PICKS, TABLE_ROWS, WIDTH, SCALES (groups of a table row). Foreign ids give zeros.
+// engram_lookup. Macros: OUT, LAYERS, LAYER, PICKS, TABLE_ROWS, WIDTH, SCALES (groups of a table row). Foreign ids give
+// zeros.
 #include "element.h"
 
 using out_type = stored<OUT>;
@@ -11,6 +12,8 @@ extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS, 1)
   const int pick = static_cast<int>(at % (PICKS * WIDTH)) / WIDTH, d = at % WIDTH;
   const int64_t id = ids[(i * LAYERS + LAYER) * PICKS + pick];
   const bool known = id >= 0 && id < TABLE_ROWS;
-  const float v = known ? __fmul_rn(e4m3_to_float(table[id * WIDTH + d]), e8m0_to_float(scale[id * SCALES + d / (WIDTH / SCALES)])) : 0.0f;
+  const float v =
+      known ? __fmul_rn(e4m3_to_float(table[id * WIDTH + d]), e8m0_to_float(scale[id * SCALES + d / (WIDTH / SCALES)]))
+            : 0.0f;
   out[at] = from_float<out_type>(v);
 }

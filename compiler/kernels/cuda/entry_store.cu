@@ -1,5 +1,5 @@
-// entry_store. Macros: ACT, WIDTH, RATIO, POOL_PAGES, PAGE_ROWS, PAGES_PER_SLOT. One thread an element; the trash page is
-// never written.
+// entry_store. Macros: ACT, WIDTH, RATIO, POOL_PAGES, PAGE_ROWS, PAGES_PER_SLOT. One thread an element; the trash page
+// is never written.
 #include "element.h"
 #include "row_view.h"
 

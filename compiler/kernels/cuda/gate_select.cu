@@ -1,6 +1,7 @@
 // mega_gate, second launch: adds the K splits of the gate product, sqrt(softplus), bias, stable top-k, normalised weights.
 //
-// SPLITS 1: a warp takes a row. Otherwise the block takes one row and its warps share the splits.
+// splits 1: a warp takes a row. Otherwise the block takes one row and its warps share the splits. The choice is two
+// warp-wide integer reductions (redux.sync), which TileLang has no words for.
 #include <cstdint>
 
 #ifndef EXPERTS

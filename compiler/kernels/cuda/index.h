@@ -24,7 +24,10 @@ struct Scorer {
 
   __device__ __forceinline__ Scorer(const act* q, const float* weights, const act* pool_keys, const int* page_table,
                                     const int* rows, float weight_scale, void* memory)
-      : keys(pool_keys), pool{page_table}, query(static_cast<float*>(memory)), weight(query + WIDTH * PADDED_HEADS),
+      : keys(pool_keys),
+        pool{page_table},
+        query(static_cast<float*>(memory)),
+        weight(query + WIDTH * PADDED_HEADS),
         slot(row_at(rows, blockIdx.x)[SLOT]) {
     const int64_t i = blockIdx.x;
     for (int e = threadIdx.x; e < WIDTH * PADDED_HEADS; e += THREADS) {

@@ -5,8 +5,8 @@ constexpr int TILE_BLOCKS = THREADS / BLOCK_ENTRIES;
 using BestBlocks = BestOf<TOPK_BLOCKS, TILE_BLOCKS, THREADS>;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    index_topk_blocks(const act* q, const float* weights, const act* keys, const int* page_table, const int* rows, int* selected,
-                      int* blocks, float weight_scale) {
+    index_topk_blocks(const act* q, const float* weights, const act* keys, const int* page_table, const int* rows,
+                      int* selected, int* blocks, float weight_scale) {
   DYNAMIC_SHARED(memory);
   __shared__ float tile[THREADS];
   const Scorer score(q, weights, keys, page_table, rows, weight_scale, memory + BestEntries::BYTES + BestBlocks::BYTES);
@@ -23,7 +23,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     uint64_t key = 0;
     if (t < TILE_BLOCKS && block <= newest) {
       float top = tile[t * BLOCK_ENTRIES];
-      for (int e = 1; e < BLOCK_ENTRIES && block * BLOCK_ENTRIES + e < n; ++e) top = fmaxf(top, tile[t * BLOCK_ENTRIES + e]);
+      for (int e = 1; e < BLOCK_ENTRIES && block * BLOCK_ENTRIES + e < n; ++e)
+        top = fmaxf(top, tile[t * BLOCK_ENTRIES + e]);
       key = ranked(block == newest ? __uint_as_float(0x7f800000u) : top, block);  // the newest always takes part
     }
     best_blocks.offer(key);

@@ -1,6 +1,6 @@
-// linear and grouped_linear: y = x * W^T. Macros: ACT (of x), WEIGHT (float, bf16, or uint8_t for e4m3 with e8m0
-// scales of 32x32 blocks), OUT, WIDTH (summed over), OUTPUTS (of one group), GROUPS. Every output sums WIDTH in steps of
-// 32: a step alone, then added to the total, whatever the number of rows.
+// linear and grouped_linear: y = x * W^T. Macros: ACT, WEIGHT, OUT (dtype codes; an e4m3 weight has e8m0 scales of
+// 32x32 blocks), WIDTH (summed over), OUTPUTS (of one group), GROUPS. Every output sums WIDTH in steps of 32: a step
+// alone, then added to the total, whatever the number of rows.
 #include "numbers.h"
 
 using act = stored<ACT>;
@@ -28,7 +28,8 @@ DEVICE void load_quad(const T* row, int k, float* out) {
 
 // Quads of ROWS rows of WIDTH from column k0 on, transposed into tile[k][row]; rows from `limit` on are zeros.
 template <int ROWS, int STRIDE, class T>
-DEVICE void load_tile(const T* first, int64_t row_stride, int limit, int k0, const uint8_t* scale, int64_t scale_row, float* tile) {
+DEVICE void load_tile(const T* first, int64_t row_stride, int limit, int k0, const uint8_t* scale, int64_t scale_row,
+                      float* tile) {
   for (int q = threadIdx.x; q < ROWS * (TK / 4); q += THREADS) {
     const int row = q / (TK / 4), k = q % (TK / 4) * 4;
     float v[4] = {};
@@ -81,5 +82,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
     for (int j = 0; j < 4; ++j)
       if (m0 + m + i < count && n0 + n + j < OUTPUTS)
-        y[((static_cast<int64_t>(m0) + m + i) * GROUPS + group) * OUTPUTS + n0 + n + j] = from_float<out_type>(total[i][j]);
+        y[((static_cast<int64_t>(m0) + m + i) * GROUPS + group) * OUTPUTS + n0 + n + j] =
+            from_float<out_type>(total[i][j]);
 }

@@ -1,5 +1,5 @@
-// mhc_collapse. Macros: ACT, STREAMS, WIDTH. One thread a column; sums in stream order, every product and sum rounded on its
-// own as in the reference.
+// mhc_collapse. Macros: ACT, STREAMS, WIDTH. One thread a column; sums in stream order, every product and sum rounded
+// on its own as in the reference.
 #include "element.h"
 
 using act = stored<ACT>;

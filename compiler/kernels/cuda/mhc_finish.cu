@@ -1,6 +1,9 @@
 // mega_mhc, second launch. The first blocks turn the summed mix products into alpha, beta and gamma (sigmoid,
 // Sinkhorn), a thread a row; every further block normalises one row of u and casts it to MXFP8. Those rows run
 // backwards: the last ones that the first launch wrote are still in the L2 cache.
+//
+// CUDA C++, because the loads of the partials have to be in flight together: alone on an H200 this takes 5.9 and 6.9 us
+// at 32 and 128 rows (80 splits), where the TileLang form, a loop over the splits, took 7.3 and 8.2.
 #include "mxfp8.cuh"
 
 #ifndef HIDDEN

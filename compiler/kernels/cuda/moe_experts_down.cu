@@ -17,7 +17,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < TILE / WARPS; ++j)
-      total[j] += dot_fp4<INNER>(staged, w2, w2_scale, static_cast<int64_t>(e) * WIDTH + blockIdx.y * TILE + j * WARPS + t / 32);
+      total[j] += dot_fp4<INNER>(staged, w2, w2_scale,
+                                 static_cast<int64_t>(e) * WIDTH + blockIdx.y * TILE + j * WARPS + t / 32);
   }
 #pragma unroll
   for (int j = 0; j < TILE / WARPS; ++j)

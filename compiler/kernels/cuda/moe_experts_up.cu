@@ -1,5 +1,5 @@
-// moe_experts, first launch: the activations of every (row, choice) into scratch. Macros: ACT, WIDTH, INNER, TOPK, EXPERTS,
-// QUANTIZE. Time grows with rows * TOPK.
+// moe_experts, first launch: the activations of every (row, choice) into scratch. Macros: ACT, WIDTH, INNER, TOPK,
+// EXPERTS, QUANTIZE. Time grows with rows * TOPK.
 #include "activation.h"
 #include "moe_experts.h"
 

@@ -1,4 +1,5 @@
-// moe_gate. Macros: ACT, WEIGHT, WIDTH, EXPERTS, TOPK. One block a row: a warp an expert, then the best keys one by one.
+// moe_gate. Macros: ACT, WEIGHT, WIDTH, EXPERTS, TOPK. One block a row: a warp an expert, then the best keys one by
+// one.
 #include "reduce.h"
 #include "row_view.h"
 
@@ -13,7 +14,8 @@ DEVICE float softplus(float v) { return v > 20.0f ? v : log1pf(expf(v)); }
 // Score of expert e of the staged row: every lane of the warp returns it.
 DEVICE float score_of(const float* x, const weight_type* weight, int e) {
   float sum = 0.0f;
-  for (int d = threadIdx.x % 32; d < WIDTH; d += 32) sum = fmaf(x[d], to_float(weight[static_cast<int64_t>(e) * WIDTH + d]), sum);
+  for (int d = threadIdx.x % 32; d < WIDTH; d += 32)
+    sum = fmaf(x[d], to_float(weight[static_cast<int64_t>(e) * WIDTH + d]), sum);
   return sqrtf(softplus(warp_sum(sum)));
 }
 
@@ -26,14 +28,15 @@ DEVICE int best_left(const float* key, const bool* taken) {
   for (int distance = 16; distance > 0; distance /= 2) {
     const float other = __shfl_xor_sync(ALL_LANES, value, distance);
     const int other_id = __shfl_xor_sync(ALL_LANES, id, distance);
-    if (other_id != NONE && (id == NONE || other > value || (other == value && other_id < id))) value = other, id = other_id;
+    if (other_id != NONE && (id == NONE || other > value || (other == value && other_id < id)))
+      value = other, id = other_id;
   }
   return id;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    moe_gate(const act* x, const weight_type* weight, const float* bias, const float* bias_vl, const int* rows, int* expert,
-             float* expert_weight, float routed_scale) {
+    moe_gate(const act* x, const weight_type* weight, const float* bias, const float* bias_vl, const int* rows,
+             int* expert, float* expert_weight, float routed_scale) {
   __shared__ float staged[WIDTH], score[EXPERTS], key[EXPERTS];
   __shared__ bool taken[EXPERTS];
   __shared__ int chosen[TOPK];
@@ -44,7 +47,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const float* added = row_at(rows, i).image() ? bias_vl : bias;
   for (int e = t / 32; e < EXPERTS; e += THREADS / 32) {
     const float s = score_of(staged, weight, e), k = s + added[e];
-    if (t % 32 == 0) score[e] = s, key[e] = k == k ? k : -__uint_as_float(0x7f800000u), taken[e] = false;  // NaN is the worst key
+    if (t % 32 == 0)
+      score[e] = s, key[e] = k == k ? k : -__uint_as_float(0x7f800000u), taken[e] = false;  // NaN is the worst key
   }
   __syncthreads();
   if (t >= 32) return;

@@ -55,9 +55,7 @@ DEVICE float e4m3_to_float(uint32_t code) {
   return (code & 0x7fu) == 0x7fu ? __uint_as_float(0x7fc00000u) : __uint_as_float(u) * 0x1p120f;
 }
 // e2m1 in the low 4 bits, in the same way.
-DEVICE float e2m1_to_float(uint32_t code) {
-  return __uint_as_float((code & 7u) << 22 | (code & 8u) << 28) * 0x1p126f;
-}
+DEVICE float e2m1_to_float(uint32_t code) { return __uint_as_float((code & 7u) << 22 | (code & 8u) << 28) * 0x1p126f; }
 
 // Four consecutive values. `p` must be aligned to four elements.
 DEVICE void load4(const float* p, float* out) {

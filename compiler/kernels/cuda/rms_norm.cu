@@ -6,7 +6,8 @@ using weight_type = stored<WEIGHT>;
 
 constexpr int THREADS = 256;
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) rms_norm(const act* x, const weight_type* weight, act* out, float eps) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    rms_norm(const act* x, const weight_type* weight, act* out, float eps) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * WIDTH;
   float sum[1] = {0.0f};
   for (int d = threadIdx.x; d < WIDTH; d += THREADS) sum[0] += to_float(x[first + d]) * to_float(x[first + d]);

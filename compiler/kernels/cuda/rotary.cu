@@ -14,7 +14,8 @@ extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS, 1)
     return;
   }
   const int position = row_at(rows, static_cast<int>(at / (HEADS * WIDTH)))[POSITION] & -RATIO;
-  const float* angle = table + (static_cast<int64_t>(min(max(position, 0), MAX_POSITIONS - 1)) * (TURNED / 2) + d / 2) * 2;
+  const float* angle =
+      table + (static_cast<int64_t>(min(max(position, 0), MAX_POSITIONS - 1)) * (TURNED / 2) + d / 2) * 2;
   const float own = to_float(x[at]), other = to_float(x[d % 2 ? at - 1 : at + 1]);
   const float by_cos = __fmul_rn(own, angle[0]), by_sin = __fmul_rn(other, angle[1]);
   const bool minus = (d % 2 == 0) != INVERSE;

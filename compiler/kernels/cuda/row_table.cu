@@ -10,7 +10,8 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS, 1)
     return i == 0 || u[U_OFFSET] == 0 || (u[U_FLAGS] & PAD) || u[U_SLOT] != u[U_SLOT - UPLOAD_COLUMNS];
   };
   visit_groups(count, starts, [=](int i, int first, int end) {
-    const int *u = upload + static_cast<int64_t>(i) * UPLOAD_COLUMNS, *head = upload + static_cast<int64_t>(first) * UPLOAD_COLUMNS;
+    const int *u = upload + static_cast<int64_t>(i) * UPLOAD_COLUMNS,
+              *head = upload + static_cast<int64_t>(first) * UPLOAD_COLUMNS;
     const int base = head[U_FLAGS] & START ? 0 : slot_position[head[U_SLOT]];
     int* out = table + static_cast<int64_t>(i) * ROW_COLUMNS;
     out[SLOT] = u[U_SLOT];
@@ -29,6 +30,7 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS, 1)
     if (row.pad()) continue;
     if (row[FIRST_ROW] == i) slot_position[row[SLOT]] = row[BASE] + row[COUNT];
     const int page = upload[static_cast<int64_t>(i) * UPLOAD_COLUMNS + U_PAGE], logical = row[POSITION] / PAGE_TOKENS;
-    if (page >= 0 && logical < PAGES_PER_SLOT) page_table[static_cast<int64_t>(row[SLOT]) * PAGES_PER_SLOT + logical] = page;
+    if (page >= 0 && logical < PAGES_PER_SLOT)
+      page_table[static_cast<int64_t>(row[SLOT]) * PAGES_PER_SLOT + logical] = page;
   }
 }

@@ -1,4 +1,5 @@
-// window_commit. Macros: ACT, WIDTH, RING. One thread an element; pads and rows that a later one replaces write nothing.
+// window_commit. Macros: ACT, WIDTH, RING. One thread an element; pads and rows that a later one replaces write
+// nothing.
 #include "element.h"
 #include "row_view.h"
 

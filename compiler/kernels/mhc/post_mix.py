@@ -5,7 +5,7 @@ memory as the left operand of the mix product; the mix weights are bf16 hi and l
 than a TF32 one. u, the collapse of R' with the carried alpha, goes to scratch for the second launch.
 
 The same launch in CUDA C++, with R' going from registers straight into mma.sync and the weights resident in shared
-memory, was right but slower on an H200: 91 against 73 us at 2048 rows, 305 against 269 us at 8192.
+memory, was right but slower on an H200: 87 against 73 us at 2048 rows, 305 against 269 us at 8192.
 """
 
 from typing import Any
@@ -85,7 +85,8 @@ def build(hidden: int, threads: int = 256, blocks_per_sm: int = 2) -> Any:
                         for v in T.unroll(VECTOR):
                             value[v] = mix[STREAMS + k] * T.cast(held_y[p * VECTOR + v], f32)
                             for s in T.unroll(STREAMS):
-                                value[v] += mix[(2 + s) * STREAMS + k] * T.cast(held[(p * STREAMS + s) * VECTOR + v], f32)
+                                value[v] += mix[(2 + s) * STREAMS + k] * T.cast(
+                                    held[(p * STREAMS + s) * VECTOR + v], f32)
                         for v in T.vectorized(VECTOR):
                             out[v] = T.cast(value[v], bf16)
                         for v in T.unroll(VECTOR):

@@ -1,4 +1,4 @@
-"""TileLang builder of mega_gate's first launch: x times the gate weights in fp32, split over K into partial products."""
+"""TileLang builder of mega_gate's first launch: x times the gate weights in fp32, as partial products over K."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def expert_tile(experts: int) -> int:
 
 
 def build(hidden: int, experts: int) -> Any:
-    """products[split] holds K blocks [split * blocks, (split + 1) * blocks) of x[rows, hidden] * weight[experts, hidden].
+    """products[split] holds K blocks [split * blocks, (split + 1) * blocks) of x[rows, hidden] * weight[experts, :].
 
     The copies are staged by hand: the pipeline pass wants a constant trip count for its waits.
     """
@@ -47,7 +47,8 @@ def build(hidden: int, experts: int) -> Any:
                 T.sync_threads()
                 ahead = T.min(first + k + STAGES - 1, k_blocks - 1) * K_BLOCK
                 T.async_copy(x[top : top + ROW_TILE, ahead : ahead + K_BLOCK], left[(k + STAGES - 1) % STAGES, :, :])
-                T.async_copy(weight[side : side + tile, ahead : ahead + K_BLOCK], right[(k + STAGES - 1) % STAGES, :, :])
+                T.async_copy(weight[side : side + tile, ahead : ahead + K_BLOCK],
+                             right[(k + STAGES - 1) % STAGES, :, :])
                 T.gemm(left[k % STAGES, :, :], right[k % STAGES, :, :], acc, transpose_B=True,
                        policy=T.GemmWarpPolicy.FullRow)
             for i, j in T.Parallel(ROW_TILE, tile):

@@ -81,7 +81,8 @@ def build(width: int, threads: int = 128) -> Any:
                 total[0] = 0.0
                 for w in T.unroll(warps):
                     total[0] += partial[thread // 32 // warps * warps + w]
-            total[0] = T.call_extern(f32, "mx_reciprocal_root", T.call_extern(f32, "mx_divide", total[0], float(width)) + eps)
+            total[0] = T.call_extern(f32, "mx_divide", total[0], float(width))
+            total[0] = T.call_extern(f32, "mx_reciprocal_root", total[0] + eps)
             for i in T.unroll(each):
                 for v in T.unroll(VECTOR):
                     value[v] = T.cast(held[i * VECTOR + v], f32) * total[0] * T.cast(norm[i * VECTOR + v], f32)

@@ -56,7 +56,7 @@ void check_weight(const Weight& weight, const StoredTensor* stored) {
 
 }  // namespace
 
-Artifact::Artifact(const std::string& path, bool verify_full) {
+Artifact::Artifact(const std::string& path, bool verify_full) : path_(path) {
   const Manifest manifest = read_manifest(path);
   check_files(manifest, path, verify_full);
   const MappedFile file(path + "/plan.json");
@@ -68,18 +68,18 @@ Artifact::Artifact(const std::string& path, bool verify_full) {
     refuse(plan_format::E0602, "plan.json of " + path, "model digest " + plan_.provenance.model_digest,
            "the manifest's model_digest " + manifest.model_digest);
   verify_plan(plan_);
-  map_weights(path);
+  map_weights();
 }
 
-void Artifact::map_weights(const std::string& path) {
+void Artifact::map_weights() {
   if (plan_.weights.empty()) return;
-  const auto index = read_index(path);
+  const auto index = read_index(path_);
   std::map<std::string, const SafetensorsFile*> opened;
   for (const Weight& weight : plan_.weights) {
     const StoredTensor* stored = nullptr;
     if (const auto at = index.find(weight.name); at != index.end()) {
       const SafetensorsFile*& file = opened[at->second];
-      if (!file) file = files_.emplace_back(std::make_unique<SafetensorsFile>(path + "/" + at->second)).get();
+      if (!file) file = files_.emplace_back(std::make_unique<SafetensorsFile>(path_ + "/" + at->second)).get();
       stored = file->find(weight.name);
     }
     check_weight(weight, stored);

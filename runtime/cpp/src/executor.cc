@@ -6,28 +6,34 @@
 
 #include "dsv41c/plan_generated.h"
 #include "error.h"
+#include "reservation.h"
 
 namespace dsv41c {
 
 Executor::Executor(const std::string& path, const LoadOptions& options)
     : artifact_(path, options.verify_full),
-      reservation_(plan().memory),
       poison_(options.poison),
       kernels_(plan(), options.providers),
-      regions_{&plan(), &reservation_, &artifact_.weights()},
-      upload_check_(limits_of(plan(), reservation_.state())),
+      backend_(make_backend(artifact_, kernels_, options.device)),
+      upload_check_(limits_of(plan(), [this](const State& state) { return backend_->host_state(state); })),
       warm_ups_(plan().methods.size()),
-      last_rows_(plan().methods.size(), 0) {
-  fill_state(plan(), reservation_.state());
+      last_rows_(plan().methods.size(), 0),
+      drained_{*backend_} {
+  const Entered entered(*backend_);
   load_methods();
   load_flows();
   warm_up();
+  backend_->finish_loading();
   report_ = render_report(*this, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
 }
 
 void Executor::load_methods() {
+  int64_t staging_bytes = 0;
   for (const Method& method : plan().methods)
-    methods_.push_back(std::make_unique<LoadedMethod>(method, symbol_of(plan(), method).hi, regions_, kernels_));
+    methods_.push_back(std::make_unique<LoadedMethod>(method, symbol_of(plan(), method).hi, *backend_, &staging_bytes));
+  backend_->reserve_inputs(staging_bytes);
+  for (const auto& method : methods_) method->bind_buckets();
+  backend_->finish_binding();
 }
 
 void Executor::load_flows() {
@@ -46,51 +52,78 @@ void Executor::warm_up() {
   for (const LoadedFlow& flow : flows_)
     for (size_t index : flow.methods)
       if (warm_ups_[index].rows == 0) warm_ups_[index] = warm_up(*methods_[index]);
-  fill_state(plan(), reservation_.state());
+  backend_->fill_state();
+  backend_->synchronize();
 }
 
-WarmUp Executor::warm_up(const LoadedMethod& method) const {
+WarmUp Executor::warm_up(const LoadedMethod& method) {
   const BoundMethod* bucket = method.smallest();
   if (!bucket) return {};
-  poison();
-  method.write_inputs({}, 0, bucket->rows());
-  int64_t count = 0, bytes = 0;
-  WarmUp result{bucket->rows(), 0, 0};
-  for (const dsv41c_provider* p : kernels_.providers()) p->count_allocations(1, &count, &bytes);
+  WarmUp result{backend_->warm_up_rows(method.method(), bucket->rows(), method.max_rows()), {}};
+  std::unique_ptr<BoundMethod> other;
+  if (result.rows != bucket->rows()) {
+    warm_up_run(method, *bucket);
+    other = backend_->bind(method.method(), result.rows, Binding::eager);
+  }
+  dsv41c_allocations counted{};
+  for (const dsv41c_provider* p : kernels_.providers()) p->count_allocations(1, &counted);
   struct Stop {  // counting ends however the run ends
     const KernelTable& kernels;
-    WarmUp& result;
+    dsv41c_allocations& sum;
     ~Stop() {
       for (const dsv41c_provider* p : kernels.providers()) {
-        int64_t count = 0, bytes = 0;
-        p->count_allocations(0, &count, &bytes);
-        result.allocations += count;
-        result.bytes += bytes;
+        dsv41c_allocations counted{};
+        p->count_allocations(0, &counted);
+        sum.count += counted.count;
+        sum.bytes += counted.bytes;
+        sum.pool_bytes += counted.pool_bytes;
       }
     }
   };
   {
-    const Stop stop{kernels_, result};
-    bucket->run();
+    const Stop stop{kernels_, result.allocated};
+    warm_up_run(method, other ? *other : *bucket);
   }
   return result;
 }
 
-dsv41c_tensor Executor::state(const std::string& name) const {
+void Executor::warm_up_run(const LoadedMethod& method, const BoundMethod& bound) {
+  backend_->begin_step();
+  poison();
+  method.write_inputs({}, 0, bound.rows());
+  bound.run();
+  backend_->synchronize();
+}
+
+void Executor::synchronize() {
+  const Entered entered(*backend_);
+  backend_->synchronize();
+}
+
+dsv41c_tensor Executor::state(const std::string& name) {
+  const int64_t index = state_index(name);
+  const State& s = plan().state[static_cast<size_t>(index)];
+  const Entered entered(*backend_);
+  return contiguous_tensor(backend_->read_state(index), s.dtype, s.sizes);
+}
+
+void Executor::write_state(const std::string& name, const void* data, int64_t bytes) {
+  const int64_t index = state_index(name), needed = state_bytes(plan().state[static_cast<size_t>(index)]);
+  if (bytes != needed)
+    throw Error({.code = plan_format::E0801,
+                 .subject = "state " + name,
+                 .found = std::to_string(bytes) + " bytes",
+                 .needed = std::to_string(needed) + " bytes, the whole tensor",
+                 .action = "correct the call"});
+  const Entered entered(*backend_);
+  backend_->write_state(index, data);
+}
+
+int64_t Executor::state_index(const std::string& name) const {
   std::string known;
-  for (const State& s : plan().state) {
-    if (s.name == name) {
-      dsv41c_tensor t{};
-      t.data = reservation_.state() + s.offset;
-      t.dtype = s.dtype;
-      t.ndim = static_cast<int32_t>(s.sizes.size());
-      int64_t stride = 1;
-      for (size_t d = s.sizes.size(); d-- > 0; stride *= s.sizes[d]) {
-        t.sizes[d] = s.sizes[d];
-        t.strides[d] = stride;
-      }
-      return t;
-    }
+  for (size_t i = 0; i < plan().state.size(); ++i) {
+    const State& s = plan().state[i];
+    if (s.name == name) return static_cast<int64_t>(i);
     known += (known.empty() ? "" : ", ") + s.name;
   }
   throw Error({.code = plan_format::E0801,

@@ -23,6 +23,13 @@ dsv41c::LoadOptions load_options(const dsv41c_load_options* given) {
   if (!given) return options;
   options.verify_full = given->verify_full != 0;
   options.poison = given->poison;
+  if (given->cuda_mode != 0 && given->cuda_mode != 1)
+    throw Error({.code = plan_format::E0901,
+                 .subject = "cuda_mode",
+                 .found = std::to_string(given->cuda_mode),
+                 .needed = "0 (graphs) or 1 (launches one by one)",
+                 .action = "correct the call"});
+  options.device = {given->device, given->cuda_mode == 1, given->cuda_driver ? given->cuda_driver : "libcuda.so.1"};
   options.providers.insert(options.providers.end(), given->providers, given->providers + given->num_providers);
   return options;
 }
@@ -77,6 +84,10 @@ int32_t dsv41c_step(dsv41c_executor* executor, const dsv41c_step_inputs* inputs,
   return dsv41c::guard(error, [&] { required(executor, "executor").executor.step(required(inputs, "inputs")); });
 }
 
+int32_t dsv41c_synchronize(dsv41c_executor* executor, dsv41c_error* error) {
+  return dsv41c::guard(error, [&] { required(executor, "executor").executor.synchronize(); });
+}
+
 int32_t dsv41c_output(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor, dsv41c_error* error) {
   return dsv41c::guard(error, [&] {
     required(tensor, "tensor") = required(executor, "executor").executor.output(&required(name, "name"));
@@ -86,6 +97,27 @@ int32_t dsv41c_output(dsv41c_executor* executor, const char* name, dsv41c_tensor
 int32_t dsv41c_state(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor, dsv41c_error* error) {
   return dsv41c::guard(error, [&] {
     required(tensor, "tensor") = required(executor, "executor").executor.state(&required(name, "name"));
+  });
+}
+
+int32_t dsv41c_state_write(dsv41c_executor* executor, const char* name, const void* data, int64_t bytes,
+                           dsv41c_error* error) {
+  return dsv41c::guard(error, [&] {
+    required(executor, "executor")
+        .executor.write_state(&required(name, "name"), &required(static_cast<const char*>(data), "data"), bytes);
+  });
+}
+
+int32_t dsv41c_graph_bench(dsv41c_executor* executor, int32_t replays, const char** json, dsv41c_error* error) {
+  return dsv41c::guard(
+      error, [&] { required(json, "json") = required(executor, "executor").executor.graph_bench(replays).c_str(); });
+}
+
+int32_t dsv41c_step_bench(dsv41c_executor* executor, const dsv41c_step_inputs* inputs, int32_t steps, const char** json,
+                          dsv41c_error* error) {
+  return dsv41c::guard(error, [&] {
+    required(json, "json") =
+        required(executor, "executor").executor.step_bench(required(inputs, "inputs"), steps).c_str();
   });
 }
 

@@ -46,11 +46,16 @@ KernelTable::KernelTable(const Plan& plan, std::vector<const dsv41c_provider*> p
 KernelTable::~KernelTable() { release(); }
 
 void KernelTable::prepare(const Kernel& kernel) {
+  if (kernel.kind == BodyKind::cuda) {
+    kernels_.push_back({"cuda", nullptr, nullptr});
+    return;
+  }
   const std::string wanted = provider_of(kernel);
   PreparedKernel prepared;
   for (const dsv41c_provider* p : providers_)
     if (wanted == p->name) prepared.provider = p;
   if (!prepared.provider) missing(kernel, wanted);
+  prepared.name = prepared.provider->name;
   ProviderMessage message;
   if (prepared.provider->prepare(kernel.body.c_str(), &prepared.handle, &message.error) != 0)
     throw Error({.code = plan_format::E0703,
@@ -63,7 +68,8 @@ void KernelTable::prepare(const Kernel& kernel) {
 }
 
 void KernelTable::release() noexcept {
-  for (const PreparedKernel& k : kernels_) k.provider->release(k.handle);
+  for (const PreparedKernel& k : kernels_)
+    if (k.provider) k.provider->release(k.handle);
   kernels_.clear();
 }
 

@@ -9,7 +9,8 @@
 namespace dsv41c {
 
 struct PreparedKernel {
-  const dsv41c_provider* provider = nullptr;
+  const char* name = "";                      // of the provider
+  const dsv41c_provider* provider = nullptr;  // null for a cubin, which its backend launches itself
   void* handle = nullptr;
 };
 

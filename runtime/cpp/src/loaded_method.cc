@@ -36,7 +36,7 @@ InputSource source_of_axis(const Method& method) {
 }
 
 InputPort input_port(const Method& method, const Port& port, InputSource axis, const Regions& regions,
-                     const Symbols& symbols) {
+                     const Symbols& symbols, int64_t* staging_bytes) {
   const SourceName* named = std::ranges::find_if(SOURCES, [&](const SourceName& s) { return port.name == s.port; });
   if (named == std::end(SOURCES) || named->source != axis)
     refuse(method, "port " + port.name + " on axis " + method.axis,
@@ -48,7 +48,10 @@ InputPort input_port(const Method& method, const Port& port, InputSource axis, c
            "port " + port.name + " of dtype " + std::string(dtype_name(t.dtype)) + " with " +
                std::to_string(port.pad.size()) + " columns",
            "int32 with " + std::to_string(columns) + " columns");
-  return {named->source, static_cast<int32_t*>(t.data), std::vector<int32_t>(port.pad.begin(), port.pad.end())};
+  const int64_t staging = *staging_bytes;
+  *staging_bytes += (span_bytes(t) + plan_format::ALIGNMENT - 1) / plan_format::ALIGNMENT * plan_format::ALIGNMENT;
+  return {named->source, static_cast<int32_t*>(t.data), staging,
+          std::vector<int32_t>(port.pad.begin(), port.pad.end())};
 }
 
 const int32_t* list_of(const dsv41c_step_inputs& inputs, InputSource source) {
@@ -65,12 +68,15 @@ const int32_t* list_of(const dsv41c_step_inputs& inputs, InputSource source) {
 
 }  // namespace
 
-LoadedMethod::LoadedMethod(const Method& method, int64_t max_rows, const Regions& regions, const KernelTable& kernels)
-    : method_(method), max_rows_(max_rows), axis_(source_of_axis(method)) {
+LoadedMethod::LoadedMethod(const Method& method, int64_t max_rows, Backend& backend, int64_t* staging_bytes)
+    : method_(method), max_rows_(max_rows), backend_(backend), axis_(source_of_axis(method)) {
   const Symbols bound{{method.symbol, max_rows}};
-  for (const Port& port : method.inputs) inputs_.push_back(input_port(method, port, axis_, regions, bound));
-  for (int64_t rows : method.buckets)
-    buckets_.push_back(std::make_unique<BoundMethod>(method, rows, regions, kernels, plan_format::E0703));
+  for (const Port& port : method.inputs)
+    inputs_.push_back(input_port(method, port, axis_, backend.regions(), bound, staging_bytes));
+}
+
+void LoadedMethod::bind_buckets() {
+  for (int64_t rows : method_.buckets) buckets_.push_back(backend_.bind(method_, rows, Binding::bucket));
 }
 
 const BoundMethod* LoadedMethod::least_bucket(int64_t rows) const {
@@ -92,12 +98,8 @@ int64_t LoadedMethod::rows_of(const dsv41c_step_inputs& inputs) const {
 }
 
 void LoadedMethod::write_inputs(const dsv41c_step_inputs& inputs, int64_t rows, int64_t launched_rows) const {
-  for (const InputPort& port : inputs_) {
-    const auto columns = static_cast<int64_t>(port.pad.size());
-    const int32_t* list = list_of(inputs, port.source);
-    std::copy_n(list, rows * columns, port.data);
-    for (int64_t row = rows; row < launched_rows; ++row) std::ranges::copy(port.pad, port.data + row * columns);
-  }
+  for (const InputPort& port : inputs_) backend_.write_input(port, list_of(inputs, port.source), rows, launched_rows);
+  backend_.inputs_written();
 }
 
 }  // namespace dsv41c

@@ -13,8 +13,9 @@
 namespace dsv41c {
 
 using plan_format::ArgumentKind;  // in, inout, out, none
-using plan_format::BodyKind;      // native, composite
+using plan_format::BodyKind;      // native, composite, cuda
 using plan_format::LocalKind;     // arg, temp, view, constant
+using plan_format::ParamKind;     // tensor, scratch, int32, int64, float_
 using plan_format::Pads;          // rows, valid, none
 using plan_format::StepKind;      // segment, break_
 using plan_format::StorageKind;   // arena, weight, state, bridge, io, view
@@ -82,6 +83,22 @@ struct Call {
   std::vector<Tag> args;
 };
 
+struct Param {
+  ParamKind kind = ParamKind::tensor;
+  int64_t tensor = 0;  // tensor: index into the launch's tensors
+  Expr value;          // scratch (byte offset), int32, int64
+  float number = 0;    // float_
+};
+
+struct CudaLaunch {
+  std::string cubin;  // SHA-256 of the file in kernels/
+  std::string symbol;
+  std::vector<Param> params;   // in the function's own order
+  std::vector<Expr> grid;      // x, y, z
+  std::vector<int64_t> block;
+  int64_t shared_bytes = 0;    // dynamic
+};
+
 struct Kernel {
   std::string op;
   BodyKind kind = BodyKind::native;
@@ -89,6 +106,7 @@ struct Kernel {
   std::string entry;           // native
   std::vector<Local> locals;   // composite
   std::vector<Call> calls;     // composite
+  std::vector<CudaLaunch> launches;  // cuda
   Expr scratch_bytes;          // over the symbol "rows"
 };
 

@@ -1,4 +1,6 @@
 // Kernels of the plan: native attributes are only checked, composites are read for the verifier.
+#include <cstdlib>
+
 #include "plan_bodies.h"
 
 namespace dsv41c {
@@ -95,16 +97,53 @@ int check_attributes(const json& node, const Path& path) {
   return 0;
 }
 
+Param read_param(const json& node, const Path& path) {
+  const Case found = read_keyed(node, path, plan_format::PARAM_NAMES);
+  Param param;
+  param.kind = static_cast<ParamKind>(found.index);
+  switch (param.kind) {
+    case ParamKind::tensor: param.tensor = read_integer(found.node, found.path); break;
+    case ParamKind::float_:
+      check_hex_float(found.node, found.path);
+      param.number = std::strtof(found.node.get_ref<const std::string&>().c_str(), nullptr);
+      break;
+    default: param.value = parse_expr(found.node, found.path); break;
+  }
+  return param;
+}
+
+CudaLaunch read_cuda_launch(const json& node, const Path& path) {
+  ObjectReader reader(node, path, keys::CudaLaunch);
+  CudaLaunch launch;
+  launch.cubin = reader.string("cubin");
+  launch.symbol = reader.string("symbol");
+  launch.params = reader.array("params", read_param);
+  launch.grid = reader.read("grid", read_expressions);
+  launch.block = reader.integers("block");
+  launch.shared_bytes = reader.integer("shared_bytes");
+  reader.done();
+  return launch;
+}
+
+std::span<const std::string_view> keys_of(BodyKind kind) {
+  switch (kind) {
+    case BodyKind::native: return keys::NativeBody;
+    case BodyKind::composite: return keys::CompositeBody;
+    case BodyKind::cuda: return keys::CudaBody;
+  }
+  return {};
+}
+
 int read_body(const json& node, const Path& path, Kernel& kernel) {
   kernel.kind = static_cast<BodyKind>(read_kind(node, path, plan_format::BODY_NAMES).index);
-  const bool native = kernel.kind == BodyKind::native;
-  ObjectReader reader(node, path, native ? std::span<const std::string_view>(keys::NativeBody) : keys::CompositeBody,
-                      "kind");
-  if (native) {
-    kernel.entry = reader.string("entry");
-  } else {
-    kernel.locals = reader.array("locals", read_local);
-    kernel.calls = reader.array("calls", read_call);
+  ObjectReader reader(node, path, keys_of(kernel.kind), "kind");
+  switch (kernel.kind) {
+    case BodyKind::native: kernel.entry = reader.string("entry"); break;
+    case BodyKind::composite:
+      kernel.locals = reader.array("locals", read_local);
+      kernel.calls = reader.array("calls", read_call);
+      break;
+    case BodyKind::cuda: kernel.launches = reader.array("launches", read_cuda_launch); break;
   }
   reader.done();
   return 0;

@@ -6,7 +6,7 @@
 
 namespace dsv41c {
 
-enum class Reason : int8_t { bucket, above_largest_bucket, requested };
+enum class Reason : int8_t { bucket, above_largest_bucket, requested, bucket_launched_singly };
 
 inline const char* reason_text(Reason reason) {
   switch (reason) {
@@ -16,6 +16,8 @@ inline const char* reason_text(Reason reason) {
       return "above the largest bucket";
     case Reason::requested:
       return "requested";
+    case Reason::bucket_launched_singly:
+      return "bucket, launches one by one";
   }
   return "";
 }

@@ -1,5 +1,5 @@
 // The load report: memory by class, launches by provider, what ATen allocates, limits of a step.
-#include <map>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "executor.h"
@@ -24,7 +24,7 @@ Json launches_by_provider(const Method& method, const KernelTable& kernels) {
   Json counts = Json::object();
   for (const Step& step : method.steps)
     for (const Launch& launch : step.launches) {
-      Json& count = counts[kernels[launch.kernel].provider->name];
+      Json& count = counts[kernels[launch.kernel].name];
       count = (count.is_null() ? 0 : count.get<int64_t>()) + 1;
     }
   return counts;
@@ -35,6 +35,7 @@ Json launches_by_provider(const Method& method, const KernelTable& kernels) {
 std::string render_report(const Executor& executor, double seconds) {
   const Memory& memory = executor.plan().memory;
   Json methods = Json::object(), aten = Json::object();
+  int64_t pool_bytes = 0;
   for (size_t i = 0; i < executor.plan().methods.size(); ++i) {
     const Method& method = executor.plan().methods[i];
     const WarmUp& warm = executor.warm_ups_[i];
@@ -42,20 +43,26 @@ std::string render_report(const Executor& executor, double seconds) {
                             {"max_rows", executor.methods_[i]->max_rows()},
                             {"buckets", method.buckets},
                             {"launches", launches_by_provider(method, executor.kernels_)}};
-    aten[method.name] = {{"rows", warm.rows}, {"allocations", warm.allocations}, {"bytes", warm.bytes}};
+    aten[method.name] = {{"rows", warm.rows}, {"allocations", warm.allocated.count}, {"bytes", warm.allocated.bytes}};
+    pool_bytes = std::max(pool_bytes, warm.allocated.pool_bytes);
   }
-  const Json report = {{"planned_bytes", memory.total_bytes},
-                       {"reserved_bytes", executor.reservation_.bytes()},
-                       {"memory",
-                        {{"state", memory.state_bytes},
-                         {"bridges", memory.bridge_bytes},
-                         {"io", memory.io_bytes},
-                         {"arena", memory.arena_bytes}}},
-                       {"weight_bytes", executor.artifact_.weight_bytes()},
-                       {"seconds", seconds},
-                       {"limits", limits_json(executor.upload_check_.limits())},
-                       {"methods", methods},
-                       {"aten", aten}};
+  Json report = {{"planned_bytes", executor.backend_->planned_bytes()},
+                 {"reserved_bytes", executor.backend_->reserved_bytes()},
+                 {"memory",
+                  {{"state", memory.state_bytes},
+                   {"bridges", memory.bridge_bytes},
+                   {"io", memory.io_bytes},
+                   {"arena", memory.arena_bytes}}},
+                 {"weight_bytes", executor.artifact_.weight_bytes()},
+                 {"seconds", seconds},
+                 {"limits", limits_json(executor.upload_check_.limits())},
+                 {"methods", methods},
+                 {"aten", aten}};
+  Json device = executor.backend_->report();
+  if (!device.is_null()) {
+    device["fallback_pool_bytes"] = pool_bytes;
+    report["cuda"] = std::move(device);
+  }
   return report.dump();
 }
 

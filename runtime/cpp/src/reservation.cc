@@ -1,9 +1,10 @@
-// Reserves the executor's memory with one mmap.
+// Reserves memory with one mmap, and fills state.
 #include "reservation.h"
 
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -16,14 +17,6 @@ namespace {
 template <class T>
 void fill(uint8_t* at, int64_t count, T value) {
   std::fill_n(reinterpret_cast<T*>(at), count, value);
-}
-
-// Fill values are integers; as bfloat16 only those are exact that float32's upper half holds.
-uint16_t bfloat16_bits(int64_t value) {
-  const float real = static_cast<float>(value);
-  uint32_t bits;
-  std::memcpy(&bits, &real, 4);
-  return static_cast<uint16_t>(bits >> 16);
 }
 
 }  // namespace
@@ -47,31 +40,38 @@ Reservation::~Reservation() {
   if (base_) ::munmap(base_, static_cast<size_t>(bytes_));
 }
 
+int64_t state_bytes(const State& state) {
+  int64_t bytes = item_bytes(state.dtype);
+  for (int64_t size : state.sizes) bytes *= size;
+  return bytes;
+}
+
+uint64_t fill_bits(const State& state) {
+  switch (state.dtype) {
+    case DSV41C_FLOAT32:
+      return std::bit_cast<uint32_t>(static_cast<float>(state.fill));
+    case DSV41C_FLOAT64:
+      return std::bit_cast<uint64_t>(static_cast<double>(state.fill));
+    case DSV41C_BFLOAT16:
+      return std::bit_cast<uint32_t>(static_cast<float>(state.fill)) >> 16;  // exact where a bfloat16 holds the value
+    case DSV41C_INT32:
+      return static_cast<uint32_t>(state.fill);
+    case DSV41C_INT64:
+      return static_cast<uint64_t>(state.fill);
+    default:
+      return static_cast<uint8_t>(state.fill);  // one-byte dtypes: the byte itself
+  }
+}
+
 void fill_state(const Plan& plan, uint8_t* state) {
   for (const State& s : plan.state) {
-    int64_t count = 1;
-    for (int64_t size : s.sizes) count *= size;
     uint8_t* at = state + s.offset;
-    switch (s.dtype) {
-      case DSV41C_FLOAT32:
-        fill(at, count, static_cast<float>(s.fill));
-        break;
-      case DSV41C_FLOAT64:
-        fill(at, count, static_cast<double>(s.fill));
-        break;
-      case DSV41C_BFLOAT16:
-        fill(at, count, bfloat16_bits(s.fill));
-        break;
-      case DSV41C_INT32:
-        fill(at, count, static_cast<int32_t>(s.fill));
-        break;
-      case DSV41C_INT64:
-        fill(at, count, s.fill);
-        break;
-      default:
-        fill(at, count, static_cast<uint8_t>(s.fill));
-        break;  // one-byte dtypes: the byte itself
-    }
+    const int64_t item = item_bytes(s.dtype), count = state_bytes(s) / item;
+    const uint64_t bits = fill_bits(s);
+    if (item == 1) fill(at, count, static_cast<uint8_t>(bits));
+    if (item == 2) fill(at, count, static_cast<uint16_t>(bits));
+    if (item == 4) fill(at, count, static_cast<uint32_t>(bits));
+    if (item == 8) fill(at, count, bits);
   }
 }
 

@@ -1,4 +1,4 @@
-// The one reservation of an executor: state | bridges | io | arena, at the sizes that the plan states.
+// The one reservation of a CPU executor: state | bridges | io | arena, at the sizes that the plan states.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,9 @@ class Reservation {
   int64_t bytes_ = 0;
 };
 
+int64_t state_bytes(const State& state);
+// The bits of one element that holds the state's fill value, in the low bytes.
+uint64_t fill_bits(const State& state);
 // Writes every state tensor's fill value into all of its elements.
 void fill_state(const Plan& plan, uint8_t* state);
 

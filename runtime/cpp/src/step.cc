@@ -1,8 +1,7 @@
 // One step: choose a flow, then run its methods from frozen launches, or bound for the call.
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <optional>
+#include <memory>
 
 #include "dsv41c/plan_generated.h"
 #include "error.h"
@@ -46,13 +45,25 @@ const Executor::LoadedFlow& Executor::choose_flow(const dsv41c_step_inputs& inpu
 
 void Executor::step(const dsv41c_step_inputs& inputs) {
   upload_check_.check(inputs);
+  const Entered entered(*backend_);
+  try {
+    run_step(inputs);
+  } catch (...) {
+    backend_->drain();  // inputs of a failed step may be on their way still
+    throw;
+  }
+}
+
+void Executor::run_step(const dsv41c_step_inputs& inputs) {
   const LoadedFlow& flow = choose_flow(inputs);
   last_flow_ = &flow;
   for (size_t index : flow.methods) last_rows_[index] = 0;
+  backend_->begin_step();
   for (size_t index : flow.methods) {
     const int64_t rows = methods_[index]->rows_of(inputs);
     if (rows > 0) run_method(index, inputs, rows);
   }
+  backend_->step_enqueued(inputs, upload_check_.limits());
 }
 
 void Executor::run_method(size_t index, const dsv41c_step_inputs& inputs, int64_t rows) {
@@ -61,10 +72,12 @@ void Executor::run_method(size_t index, const dsv41c_step_inputs& inputs, int64_
   const BoundMethod* bound = method.least_bucket(rows);
   Record record{0, static_cast<int32_t>(index), 0, static_cast<int32_t>(rows),
                 bound ? Reason::bucket : Reason::above_largest_bucket};
-  std::optional<BoundMethod> eager;
+  if (bound && backend_->launches_singly()) record.reason = Reason::bucket_launched_singly;
+  std::unique_ptr<BoundMethod> eager;
   if (inputs.eager || !bound) {
     if (inputs.eager) record.reason = Reason::requested;
-    bound = &eager.emplace(plan().methods[index], rows, regions_, kernels_, plan_format::E0802);
+    eager = backend_->bind(plan().methods[index], rows, Binding::eager);
+    bound = eager.get();
   }
   record.launched_rows = static_cast<int32_t>(bound->rows());
   poison();
@@ -76,11 +89,11 @@ void Executor::run_method(size_t index, const dsv41c_step_inputs& inputs, int64_
 }
 
 // Debug: nothing in the arena may be read before a launch of the same method wrote it.
-void Executor::poison() const {
-  if (poison_ != 0) std::memset(reservation_.arena(), poison_, static_cast<size_t>(reservation_.arena_bytes()));
+void Executor::poison() {
+  if (poison_ != 0) backend_->poison(poison_);
 }
 
-dsv41c_tensor Executor::output(const std::string& name) const {
+dsv41c_tensor Executor::output(const std::string& name) {
   std::string known;
   if (last_flow_)
     for (size_t index : last_flow_->methods)
@@ -91,8 +104,11 @@ dsv41c_tensor Executor::output(const std::string& name) const {
         }
         // Views are made at the bound, where every size is at least 1; the rows of the step replace the first size.
         const Method& method = plan().methods[index];
-        dsv41c_tensor t = regions_.tensor(method, port.value, {{method.symbol, methods_[index]->max_rows()}});
+        dsv41c_tensor t =
+            backend_->regions().tensor(method, port.value, {{method.symbol, methods_[index]->max_rows()}});
         t.sizes[0] = last_rows_[index];
+        const Entered entered(*backend_);
+        t.data = backend_->read_output(name, t);
         return t;
       }
   throw Error({.code = plan_format::E0801,

@@ -13,13 +13,9 @@ const State* find_state(const Plan& plan, std::string_view name, size_t rank) {
   return nullptr;
 }
 
-const int32_t* address(const State* state, const uint8_t* base) {
-  return state ? reinterpret_cast<const int32_t*>(base + state->offset) : nullptr;
-}
-
 std::optional<int64_t> block_size(const Plan& plan) {
   for (const Kernel& k : plan.kernels)
-    if (k.kind == BodyKind::native && k.entry == "row_table")
+    if (k.op == "dsv41c::row_table")
       return nlohmann::json::parse(k.body).at("attributes").at("block_size").get<int64_t>();
   return std::nullopt;
 }
@@ -43,13 +39,14 @@ std::optional<int64_t> integer_option(const Plan& plan, const char* name) {
 
 }  // namespace
 
-Limits limits_of(const Plan& plan, const uint8_t* state) {
+Limits limits_of(const Plan& plan, const std::function<const int32_t*(const State&)>& host_state) {
+  const auto address = [&](const State* state) { return state ? host_state(*state) : nullptr; };
   Limits limits;
   const State* position = find_state(plan, "slot_position", 1);
   const State* pages = find_state(plan, "page_table", 2);
-  limits.slot_position = address(position, state);
-  limits.slot_token = address(find_state(plan, "slot_token", 1), state);
-  limits.page_table = address(pages, state);
+  limits.slot_position = address(position);
+  limits.slot_token = address(find_state(plan, "slot_token", 1));
+  limits.page_table = address(pages);
   limits.block_size = block_size(plan);
   limits.vocabulary = vocabulary(plan);
   limits.positions = integer_option(plan, "max_model_len");

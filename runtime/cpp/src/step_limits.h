@@ -1,6 +1,7 @@
 // What a step may ask for, read from the plan: slots, pages, positions and token ids.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "plan.h"
@@ -15,11 +16,12 @@ struct Limits {
   std::optional<int64_t> block_size;
   std::optional<int64_t> positions;
   std::optional<int64_t> vocabulary;
-  const int32_t* slot_position = nullptr;  // state tensors, null when the plan has none
+  const int32_t* slot_position = nullptr;  // null when the plan has no such state
   const int32_t* slot_token = nullptr;
   const int32_t* page_table = nullptr;
 };
 
-Limits limits_of(const Plan& plan, const uint8_t* state);
+// host_state: where the host reads a state tensor, or null.
+Limits limits_of(const Plan& plan, const std::function<const int32_t*(const State&)>& host_state);
 
 }  // namespace dsv41c

@@ -129,6 +129,8 @@ KernelFacts check_kernel(const Kernel& kernel, size_t index, const std::set<int6
     if (scratch < 0) broken("negative scratch", where, std::to_string(scratch), "at least 0 bytes");
     facts.scratch_bytes[rows] = scratch;
     if (kernel.kind == BodyKind::composite) BodyRules(kernel, where(), rows, facts).check();
+    if (kernel.kind == BodyKind::cuda)
+      check_cuda_body(kernel, where(), {{std::string(plan_format::ROWS), rows}}, scratch);
   }
   return facts;
 }

@@ -112,7 +112,9 @@ void check_launches(const Plan& plan, const Method& method, const Symbol& symbol
     rules.check_scratch(kernels[launch.kernel]);
     rules.check_written();
     rules.check_overlaps();
-    if (plan.kernels[launch.kernel].kind == BodyKind::composite) rules.check_body_arguments(kernels[launch.kernel]);
+    const Kernel& kernel = plan.kernels[launch.kernel];
+    if (kernel.kind == BodyKind::composite) rules.check_body_arguments(kernels[launch.kernel]);
+    if (kernel.kind == BodyKind::cuda) check_cuda_arguments(kernel, launch, where);
   });
 }
 

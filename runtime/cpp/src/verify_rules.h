@@ -46,6 +46,10 @@ struct BridgeUse {
 
 void check_tables(const Plan& plan);
 std::vector<KernelFacts> check_kernels(const Plan& plan);
+// At one number of rows.
+void check_cuda_body(const Kernel& kernel, const std::string& place, const Symbols& symbols, int64_t scratch_bytes);
+// A parameter names a tensor that the launch has, and every output is some parameter.
+void check_cuda_arguments(const Kernel& kernel, const Launch& launch, const Where& where);
 std::vector<Placed> place_values(const Plan& plan, const Method& method, const Symbol& symbol);
 void check_ports(const Method& method);
 void check_launches(const Plan& plan, const Method& method, const Symbol& symbol, const std::vector<Placed>& placed,

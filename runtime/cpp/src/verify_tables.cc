@@ -17,18 +17,33 @@ void check_choice(const std::string& text, std::span<const std::string_view> cho
     broken("unknown " + std::string(what), where, text, "one of: " + join(choices));
 }
 
+std::string feature_of(BodyKind kind) {
+  switch (kind) {
+    case BodyKind::native: return "native_cpu";
+    case BodyKind::composite: return "aten_composites";
+    case BodyKind::cuda: return "cuda_cubin";
+  }
+  return {};
+}
+
 void check_features(const Plan& plan) {
   const auto& features = plan.required_features;
   for (const std::string& feature : features) check_feature(feature, "required_features");
   if (std::ranges::adjacent_find(features, std::greater_equal<>()) != features.end())
     broken("features are not sorted", std::string("required_features"), join_names(features), "each once, in order");
   for (size_t i = 0; i < plan.kernels.size(); ++i) {
-    const std::string needed = plan.kernels[i].kind == BodyKind::composite ? "aten_composites" : "native_cpu";
+    const std::string needed = feature_of(plan.kernels[i].kind);
     if (std::ranges::find(features, needed) == features.end())
       broken("feature is not declared", "kernel " + std::to_string(i) + " " + plan.kernels[i].op, "no " + needed,
              needed + " in required_features");
   }
   check_choice(plan.target, plan_format::TARGETS, "target", "target");
+  const BodyKind wrong = plan.target != "cpu" ? BodyKind::native : BodyKind::cuda;
+  for (size_t i = 0; i < plan.kernels.size(); ++i)
+    if (plan.kernels[i].kind == wrong)
+      broken("body of another target", "kernel " + std::to_string(i) + " " + plan.kernels[i].op,
+             "a " + std::string(plan_format::BODY_NAMES[static_cast<size_t>(wrong)]) + " body",
+             "a body that runs on " + plan.target);
 }
 
 void check_symbols(const Plan& plan) {

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import fx
+
 from dsv41c.compiler.ops import catalog  # noqa: F401  registers the ops
 from dsv41c.passes.canonicalize.merge_equal_calls import MergeEqualCalls
-from torch import fx
 
 OPS = torch.ops.dsv41c
 

@@ -1,11 +1,10 @@
 """The layout against the published totals of DeepSeek-V4.1-Flash, and its small relatives."""
 
-from dataclasses import replace
-
 import pytest
 
-from dsv41c.compiler.checkpoint.layout import BLOCK, expected_tensors
-from dsv41c.compiler.checkpoint.presets import PRESETS, tiny
+from dsv41c.compiler.checkpoint.layout import BLOCK, VISION_PREFIXES, expected_tensors
+from dsv41c.compiler.checkpoint.presets import PRESETS
+from dsv41c.compiler.checkpoint.vision import vision_tensors
 from dsv41c.compiler.config import ModelConfig
 
 PUBLISHED_TENSORS, PUBLISHED_BYTES = 96_085, 510_286_023_000
@@ -14,55 +13,18 @@ VISION_TENSORS, VISION_BYTES = 263, 970_506_240
 
 @pytest.fixture(scope="module")
 def flash() -> ModelConfig:
-    config = replace(
-        tiny(),
-        vocab_size=129280,
-        hidden_size=5120,
-        num_hidden_layers=40,
-        num_attention_heads=64,
-        head_dim=512,
-        qk_rope_head_dim=64,
-        q_lora_rank=1280,
-        o_lora_rank=1024,
-        o_groups=8,
-        sliding_window=128,
-        n_routed_experts=384,
-        num_experts_per_tok=6,
-        moe_intermediate_size=2304,
-        compress_ratios=(0,) * 2 + (2,) * 18 + (1,) * 20 + (0,) * 3,
-        kv_source_layer_ids=(2, 8, 14, 20),
-        index_source_layer_ids=(2, 8, 14, 20, 24, 28, 32, 36),
-        index_n_heads=32,
-        index_head_dim=128,
-        index_topk=512,
-        candidate_source_layer_id=20,
-        candidate_topk_blocks=2048,
-        candidate_block_size=8,
-        rope_original_max_position_embeddings=65536,
-        max_position_embeddings=1048576,
-        engram_layer_ids=(1, 14),
-        engram_num_embeddings=(384_006_168, 384_016_682),
-        engram_max_ngram_size=4,
-        engram_n_heads=8,
-        engram_head_dim=256,
-        engram_vocab_size=16_000_000,
-        engram_compressed_vocab_size=99_092,
-        num_nextn_predict_layers=3,
-        dspark_block_size=5,
-        dspark_noise_token_id=128799,
-        dspark_target_layer_ids=(37, 38, 39),
-        dspark_markov_rank=256,
-        dspark_n_routed_experts=128,
-        dspark_num_experts_per_tok=3,
-    )
     # Also proves that the Engram rows are the sums of the primes of the rule.
-    return ModelConfig.from_json(config.to_json())
+    return ModelConfig.from_json(PRESETS["flash"]().to_json())
 
 
 def test_published_totals(flash: ModelConfig) -> None:
     tensors = expected_tensors(flash)
     assert len(tensors) == PUBLISHED_TENSORS - VISION_TENSORS
     assert sum(spec.nbytes for spec in tensors.values()) == PUBLISHED_BYTES - VISION_BYTES
+    vision = vision_tensors(flash.hidden_size)
+    assert len(vision) == VISION_TENSORS
+    assert sum(spec.nbytes for spec in vision.values()) == VISION_BYTES
+    assert all(name.startswith(VISION_PREFIXES) for name in vision)
 
 
 @pytest.mark.parametrize(

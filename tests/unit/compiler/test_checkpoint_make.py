@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from types import SimpleNamespace
 
 import pytest
 from safetensors import safe_open
@@ -65,6 +66,16 @@ def test_nothing_is_left_when_writing_fails(tmp_path, monkeypatch) -> None:
     with pytest.raises(Dsv41cError, match="No space left") as caught:
         make_checkpoint("tiny", tmp_path / "a")
     assert caught.value.exit_code == 6
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_published_size_needs_a_disk_that_holds_it(tmp_path, monkeypatch) -> None:
+    """Refused before anything is written, with the bytes that are needed."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=500 * 10**9))
+    with pytest.raises(Dsv41cError, match="needed  510,286,023,000 bytes") as caught:
+        make_checkpoint("flash", tmp_path / "deep" / "a")
+    assert (caught.value.code, caught.value.exit_code) == ("DSV41C-E0606", 6)
+    assert "--headers-only" in caught.value.do
     assert list(tmp_path.iterdir()) == []
 
 

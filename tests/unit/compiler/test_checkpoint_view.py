@@ -174,7 +174,7 @@ def _raw(header: bytes, data: bytes) -> bytes:
         _raw(b"[]", b""),
         _raw(b"{,}", b""),
         _raw(b'{"a":1}', b""),
-        _raw(b'{"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}', b"\x00" * 8),
+        _raw(b'{"a":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}}', b"\x00" * 8),
         _raw(b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}}', b"\x00" * 8),
         _raw(b'{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}', b"\x00" * 4),
         _raw(b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', b"\x00" * 7),

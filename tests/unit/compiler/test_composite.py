@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dsv41c.compiler.affine import PROBE_ROWS, fit, linear_expr, product, round_up, total
 from dsv41c.compiler.composite import build_composite
 from dsv41c.compiler.kernel_table import KernelTable
-from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.compiler.ops.catalog import OPS
+from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.expr import evaluate
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 @given(st.integers(-50, 50), st.integers(-1000, 1000), st.integers(0, 10_000))

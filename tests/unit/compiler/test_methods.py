@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from dsv41c.compiler.capture import Captured, capture
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.methods import build_methods

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from dsv41c.compiler.checkpoint.presets import tiny
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.runtime.plan.errors import Dsv41cError

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.driver import compile_plan
 from dsv41c.compiler.eager import request_rows

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from dsv41c.graphs.buckets import ladder, prefill_ladder
-from dsv41c.runtime.plan.errors import Dsv41cError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from dsv41c.graphs.buckets import ladder, prefill_ladder
+from dsv41c.runtime.plan.errors import Dsv41cError
 
 
 @given(st.integers(1, 70_000))

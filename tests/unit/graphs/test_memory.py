@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from dsv41c.graphs.memory import ALIGNMENT, Layout, Lifetime, aligned, check_layout, plan_layout
-from dsv41c.runtime.plan.errors import Dsv41cError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from dsv41c.graphs.memory import ALIGNMENT, Layout, Lifetime, aligned, check_layout, plan_layout
+from dsv41c.runtime.plan.errors import Dsv41cError
 
 
 @st.composite

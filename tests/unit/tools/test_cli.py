@@ -57,7 +57,7 @@ def test_version() -> None:
 
 
 def test_every_command_has_help() -> None:
-    for command in (["checkpoint", "make"], ["compile"], ["run"], ["inspect"], ["bench", "step"]):
+    for command in (["checkpoint", "make"], ["checkpoint", "inspect"], ["compile"], ["run"], ["inspect"], ["bench", "step"]):
         assert dsv41c(*command, "--help").code == 0
 
 

@@ -22,8 +22,11 @@ typedef struct dsv41c_load_options {
   int32_t verify_full;   /* 0: sizes of all files, digests of those the executor parses; 1: digest of every file */
   int32_t num_providers; /* beside the built-in cpu provider */
   const dsv41c_provider* const* providers;
-  int32_t poison; /* 0: off; 1..255: debug, the arena is filled with this byte before every method */
+  int32_t poison;    /* 0: off; 1..255: debug, the arena is filled with this byte before every method */
+  int32_t device;    /* CUDA targets: index of the device */
+  int32_t cuda_mode; /* 0: executable graphs; 1: debug, launches one by one */
   int32_t reserved;
+  const char* cuda_driver; /* null: libcuda.so.1 */
 } dsv41c_load_options;
 
 /* Lists of rows: keep_rows index rows of the upload, logit_rows index the kept rows; both strictly ascending. */
@@ -55,14 +58,23 @@ DSV41C_API int32_t dsv41c_open(const char* path, const dsv41c_load_options* opti
                                dsv41c_error* error);
 DSV41C_API void dsv41c_close(dsv41c_executor* executor);
 
-/* Synchronous. Checks all inputs before it touches state. */
+/* Checks all inputs before it touches state. On a CUDA target it returns once the work is on the device's stream;
+ * the inputs may then be changed. */
 DSV41C_API int32_t dsv41c_step(dsv41c_executor* executor, const dsv41c_step_inputs* inputs, dsv41c_error* error);
 
-/* Views into the executor's memory: an output of the last step (its requested rows), and a state tensor. */
+/* Waits for the steps before it. */
+DSV41C_API int32_t dsv41c_synchronize(dsv41c_executor* executor, dsv41c_error* error);
+
+/* An output of the last step (its requested rows), and a state tensor. On the CPU they are the executor's memory; on
+ * CUDA a copy, made after the last step has run and valid until the next call for the same name or the next step. */
 DSV41C_API int32_t dsv41c_output(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor,
                                  dsv41c_error* error);
 DSV41C_API int32_t dsv41c_state(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor,
                                 dsv41c_error* error);
+
+/* Overwrites a whole state tensor after the last step has run: tests and rollback. */
+DSV41C_API int32_t dsv41c_state_write(dsv41c_executor* executor, const char* name, const void* data, int64_t bytes,
+                                      dsv41c_error* error);
 
 /* Load report as JSON, owned by the executor. */
 DSV41C_API const char* dsv41c_report(dsv41c_executor* executor);
@@ -71,6 +83,15 @@ DSV41C_API const char* dsv41c_report(dsv41c_executor* executor);
 DSV41C_API int64_t dsv41c_num_records(dsv41c_executor* executor);
 DSV41C_API int32_t dsv41c_record_at(dsv41c_executor* executor, int64_t index, dsv41c_record* record,
                                     dsv41c_error* error);
+
+/* Internal, for tools/bench: JSON owned by the executor until the next bench. graph_bench builds the graphs of all
+ * buckets again, once node by node, once by stream capture and once cut into pieces, and replays them; state starts
+ * afresh after it. step_bench runs one step `steps` times, so its rows should start their slots, and reports the time
+ * from call to return. */
+DSV41C_API int32_t dsv41c_graph_bench(dsv41c_executor* executor, int32_t replays, const char** json,
+                                      dsv41c_error* error);
+DSV41C_API int32_t dsv41c_step_bench(dsv41c_executor* executor, const dsv41c_step_inputs* inputs, int32_t steps,
+                                     const char** json, dsv41c_error* error);
 
 /* Heap allocations made by this library since the process started. */
 DSV41C_API int64_t dsv41c_heap_allocations(void);

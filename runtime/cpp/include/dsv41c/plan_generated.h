@@ -20,7 +20,7 @@ inline constexpr int64_t MAX_EXPRESSION_DEPTH = 64;
 inline constexpr std::string_view ROWS = "rows";
 static_assert(MAX_DIMS == DSV41C_MAX_DIMS);
 
-inline constexpr std::string_view FEATURES[] = {"aten_composites", "cuda_cubin", "native_cpu"};
+inline constexpr std::string_view FEATURES[] = {"aten_composites", "cuda_cubin", "mapped_weights", "native_cpu"};
 inline constexpr std::string_view TARGETS[] = {"cpu", "sm_90a", "sm_100a"};
 inline constexpr std::string_view AXES[] = {"rows", "kept_rows", "output_rows"};
 inline constexpr std::string_view FLOW_REQUIREMENTS[] = {"all_rows_output", "nothing"};
@@ -144,6 +144,7 @@ inline constexpr ErrorCode ERROR_CODES[] = {
     {"DSV41C-E0604", "format version unknown", 5},
     {"DSV41C-E0605", "output exists", 2},
     {"DSV41C-E0606", "write failed", 6},
+    {"DSV41C-E0607", "weight is not a number", 5},
     {"DSV41C-E0701", "reservation failed", 6},
     {"DSV41C-E0702", "provider missing", 3},
     {"DSV41C-E0703", "load failed", 5},
@@ -152,6 +153,8 @@ inline constexpr ErrorCode ERROR_CODES[] = {
     {"DSV41C-E0706", "artifact for another architecture", 5},
     {"DSV41C-E0801", "bad step input", 2},
     {"DSV41C-E0802", "step failed", 70},
+    {"DSV41C-E0803", "self-test gives other tokens", 4},
+    {"DSV41C-E0804", "launch differs from its reference", 4},
     {"DSV41C-E0901", "bad option", 2},
     {"DSV41C-E0902", "bad prompt", 2},
 };
@@ -182,6 +185,7 @@ inline constexpr std::string_view E0603 = "DSV41C-E0603";
 inline constexpr std::string_view E0604 = "DSV41C-E0604";
 inline constexpr std::string_view E0605 = "DSV41C-E0605";
 inline constexpr std::string_view E0606 = "DSV41C-E0606";
+inline constexpr std::string_view E0607 = "DSV41C-E0607";
 inline constexpr std::string_view E0701 = "DSV41C-E0701";
 inline constexpr std::string_view E0702 = "DSV41C-E0702";
 inline constexpr std::string_view E0703 = "DSV41C-E0703";
@@ -190,6 +194,8 @@ inline constexpr std::string_view E0705 = "DSV41C-E0705";
 inline constexpr std::string_view E0706 = "DSV41C-E0706";
 inline constexpr std::string_view E0801 = "DSV41C-E0801";
 inline constexpr std::string_view E0802 = "DSV41C-E0802";
+inline constexpr std::string_view E0803 = "DSV41C-E0803";
+inline constexpr std::string_view E0804 = "DSV41C-E0804";
 inline constexpr std::string_view E0901 = "DSV41C-E0901";
 inline constexpr std::string_view E0902 = "DSV41C-E0902";
 

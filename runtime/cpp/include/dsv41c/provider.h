@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define DSV41C_PROVIDER_ABI 1
+#define DSV41C_PROVIDER_ABI 2
 #define DSV41C_MAX_DIMS 6
 
 typedef enum dsv41c_dtype {
@@ -42,11 +42,19 @@ typedef struct dsv41c_tensor {
 typedef struct dsv41c_binding {
   const dsv41c_tensor* tensors;
   int32_t num_tensors;
-  int32_t reserved;
-  int64_t rows; /* the value of the method's symbol, used by composite bodies */
+  int32_t device; /* -1: the CPU; else the CUDA device whose addresses the tensors hold */
+  int64_t rows;   /* the value of the method's symbol, used by composite bodies */
   void* scratch;
   int64_t scratch_bytes;
+  void* stream; /* CUDA: the CUstream of every launch; its device's primary context is current at each call */
 } dsv41c_binding;
+
+/* What a provider's own kernels allocated while it counted. */
+typedef struct dsv41c_allocations {
+  int64_t count;
+  int64_t bytes;
+  int64_t pool_bytes; /* CUDA: the most that the allocator behind them held of the device at one time, as seen */
+} dsv41c_allocations;
 
 typedef struct dsv41c_error {
   char* text; /* caller's buffer, always left zero-terminated */
@@ -65,8 +73,8 @@ typedef struct dsv41c_provider {
   void (*unbind)(void* bound);
   void (*release)(void* kernel);
   /* enable = 1 starts counting what the provider's own kernels allocate inside launches of this thread, as far
-   * as the provider can see it; enable = 0 stops and writes number and bytes. Zero for kernels of this project. */
-  void (*count_allocations)(int32_t enable, int64_t* count, int64_t* bytes);
+   * as the provider can see it; enable = 0 stops and writes the sums. Zero for kernels of this project. */
+  void (*count_allocations)(int32_t enable, dsv41c_allocations* counted);
 } dsv41c_provider;
 
 #ifdef __cplusplus

@@ -1,4 +1,6 @@
 // Binds a composite to addresses and sizes, freezes its argument stacks and launches it.
+#include <c10/core/StreamGuard.h>
+
 #include <stdexcept>
 
 #include "composite.h"
@@ -23,9 +25,27 @@ int64_t span_bytes(const std::vector<int64_t>& sizes, const std::vector<int64_t>
   return (last + 1) * item;
 }
 
+// Where a binding's addresses are.
+c10::Device device_of(const dsv41c_binding& binding) {
+  if (binding.device < 0) return at::kCPU;
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(binding.device)};
+}
+
+// A stream of the host as torch names it: the id of a stream that torch did not make is its address.
+std::optional<c10::Stream> stream_of(const dsv41c_binding& binding) {
+  if (binding.device < 0) return std::nullopt;
+  if (!at::hasCUDA())
+    throw std::invalid_argument("this torch has no CUDA, needed one to run a fallback on CUDA device " +
+                                std::to_string(binding.device) +
+                                ": install a CUDA build of torch, then `make install`");
+  at::globalContext().lazyInitDevice(at::kCUDA);  // its allocator does not start by itself
+  return c10::Stream(c10::Stream::UNSAFE, device_of(binding), reinterpret_cast<c10::StreamId>(binding.stream));
+}
+
 at::Tensor at_address(void* data, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
-                      at::ScalarType dtype) {
-  return at::from_blob(data, sizes, strides, at::TensorOptions().dtype(dtype));
+                      at::ScalarType dtype, c10::Device device) {
+  const auto options = at::TensorOptions().dtype(dtype).device(device);
+  return at::for_blob(data, sizes).strides(strides).options(options).target_device(device).make_tensor();
 }
 
 // A template states what it was traced with; a launch that brings anything else is refused.
@@ -46,7 +66,7 @@ at::Tensor argument(const Local& local, const dsv41c_binding& binding, const Sym
   if (!is_same)
     throw std::invalid_argument("tensor " + std::to_string(local.index) + " is " + found + " (size:stride), needed " +
                                 needed);
-  return at_address(given.data, sizes, strides, local.dtype);
+  return at_address(given.data, sizes, strides, local.dtype, device_of(binding));
 }
 
 at::Tensor temporary(const Local& local, const dsv41c_binding& binding, const Symbols& symbols) {
@@ -56,7 +76,7 @@ at::Tensor temporary(const Local& local, const dsv41c_binding& binding, const Sy
   if (offset < 0 || end > binding.scratch_bytes)
     throw std::invalid_argument("a temporary at bytes " + std::to_string(offset) + ".." + std::to_string(end) +
                                 " of a scratch of " + std::to_string(binding.scratch_bytes));
-  return at_address(static_cast<char*>(binding.scratch) + offset, sizes, strides, local.dtype);
+  return at_address(static_cast<char*>(binding.scratch) + offset, sizes, strides, local.dtype, device_of(binding));
 }
 
 at::Tensor view(const Local& local, const at::Tensor& base, const Symbols& symbols) {
@@ -68,12 +88,19 @@ at::Tensor view(const Local& local, const at::Tensor& base, const Symbols& symbo
   if (offset < 0 || end > base_bytes)
     throw std::invalid_argument("a view of bytes " + std::to_string(offset) + ".." + std::to_string(end) +
                                 " of a tensor that spans " + std::to_string(base_bytes));
-  return at_address(static_cast<char*>(base.data_ptr()) + offset, sizes, strides, local.dtype);
+  return at_address(static_cast<char*>(base.data_ptr()) + offset, sizes, strides, local.dtype, base.device());
 }
 
-std::vector<at::Tensor> make_locals(const Composite& composite, const dsv41c_binding& binding, const Symbols& symbols) {
+at::Tensor constant_on(Local& local, c10::Device device) {
+  if (device.is_cpu()) return local.constant;
+  if (!local.cuda_constant.defined() || local.cuda_constant.device() != device)
+    local.cuda_constant = local.constant.to(device);
+  return local.cuda_constant;
+}
+
+std::vector<at::Tensor> make_locals(Composite& composite, const dsv41c_binding& binding, const Symbols& symbols) {
   std::vector<at::Tensor> made;
-  for (const Local& local : composite.locals) {
+  for (Local& local : composite.locals) {
     switch (local.kind) {
       case LocalKind::arg:
         made.push_back(argument(local, binding, symbols));
@@ -85,7 +112,7 @@ std::vector<at::Tensor> make_locals(const Composite& composite, const dsv41c_bin
         made.push_back(view(local, made[local.index], symbols));
         break;
       case LocalKind::constant:
-        made.push_back(local.constant);
+        made.push_back(constant_on(local, device_of(binding)));
         break;
     }
   }
@@ -120,7 +147,13 @@ c10::IValue make_operand(const Operand& operand, const std::vector<at::Tensor>& 
 
 }  // namespace
 
-BoundComposite::BoundComposite(const Composite& composite, const dsv41c_binding& binding) {
+BoundComposite::BoundComposite(Composite& composite, const dsv41c_binding& binding) : stream_(stream_of(binding)) {
+  c10::OptionalStreamGuard guard;
+  if (stream_) guard.reset_stream(*stream_);
+  freeze(composite, binding);
+}
+
+void BoundComposite::freeze(Composite& composite, const dsv41c_binding& binding) {
   const Symbols symbols{{"rows", binding.rows}};
   const auto locals = make_locals(composite, binding, symbols);
   size_t deepest = 0;
@@ -136,6 +169,12 @@ BoundComposite::BoundComposite(const Composite& composite, const dsv41c_binding&
 }
 
 void BoundComposite::launch() {
+  if (!stream_) return run_calls();
+  const c10::StreamGuard guard(*stream_);
+  run_calls();
+}
+
+void BoundComposite::run_calls() {
   for (const Frozen& frozen : calls_) {
     stack_.insert(stack_.end(), frozen.arguments.begin(), frozen.arguments.end());
     frozen.call->op.callBoxed(&stack_);

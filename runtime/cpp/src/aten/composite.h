@@ -3,9 +3,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/Stream.h>
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,9 +23,10 @@ struct Local {
   at::ScalarType dtype = at::kFloat;
   std::vector<Expr> sizes;
   std::vector<Expr> strides;
-  size_t index = 0;     // arg: tensor of the launch; view: the local that it looks into
-  Expr offset;          // temp: bytes into the scratch; view: elements of its dtype
-  at::Tensor constant;  // shared by all bindings, never written
+  size_t index = 0;          // arg: tensor of the launch; view: the local that it looks into
+  Expr offset;               // temp: bytes into the scratch; view: elements of its dtype
+  at::Tensor constant;       // shared by all bindings, never written
+  at::Tensor cuda_constant;  // the same on the CUDA device that last bound it
 };
 
 // What one schema argument receives: tensors by local, values by expression, or a value that never changes.
@@ -58,7 +61,8 @@ at::ScalarType scalar_type(int32_t code);
 // consumes its stack.
 class BoundComposite {
  public:
-  BoundComposite(const Composite& composite, const dsv41c_binding& binding);
+  // Constants move to the binding's device on its first binding.
+  BoundComposite(Composite& composite, const dsv41c_binding& binding);
   void launch();
 
  private:
@@ -72,8 +76,11 @@ class BoundComposite {
     std::vector<int64_t> sizes;
     const Call* call;
   };
+  void freeze(Composite& composite, const dsv41c_binding& binding);
+  void run_calls();
   void verify_written() const;
 
+  std::optional<c10::Stream> stream_;  // CUDA
   std::vector<Frozen> calls_;
   std::vector<Written> written_;
   std::vector<c10::IValue> stack_;

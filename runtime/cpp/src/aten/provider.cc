@@ -1,8 +1,9 @@
-// The aten provider: runs composites through torch's dispatcher, on CPU.
+// The aten provider: runs composites through torch's dispatcher, on the CPU or on a CUDA stream of the host.
 #include <c10/core/Allocator.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "composite.h"
@@ -34,7 +35,7 @@ int32_t prepare(const char* body, void** kernel, dsv41c_error* error) {
 }
 
 int32_t bind(void* kernel, const dsv41c_binding* binding, void** bound, dsv41c_error* error) {
-  return entry(error, [&] { *bound = new BoundComposite(*static_cast<const Composite*>(kernel), *binding); });
+  return entry(error, [&] { *bound = new BoundComposite(*static_cast<Composite*>(kernel), *binding); });
 }
 
 int32_t launch(void* bound, dsv41c_error* error) {
@@ -50,26 +51,25 @@ void release(void* kernel) {
 }
 
 struct AllocationCounter : c10::MemoryReportingInfoBase {
-  int64_t count = 0;
-  int64_t bytes = 0;
-  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
+  dsv41c_allocations counted{};
+  void reportMemoryUsage(void*, int64_t size, size_t, size_t reserved, c10::Device device) override {
+    if (device.is_cuda()) counted.pool_bytes = std::max(counted.pool_bytes, static_cast<int64_t>(reserved));
     if (size <= 0) return;  // negative sizes report a release
-    count += 1;
-    bytes += size;
+    counted.count += 1;
+    counted.bytes += size;
   }
   bool memoryProfilingEnabled() const override { return true; }
 };
 
 thread_local std::shared_ptr<AllocationCounter> counter;
 
-void count_allocations(int32_t enable, int64_t* count, int64_t* bytes) {
-  *count = *bytes = 0;
+void count_allocations(int32_t enable, dsv41c_allocations* counted) {
+  *counted = {};
   entry(nullptr, [&] {
-    const auto slot = c10::DebugInfoKind::PROFILER_STATE;  // where the CPU allocator looks for a reporter
+    const auto slot = c10::DebugInfoKind::PROFILER_STATE;  // where the allocators look for a reporter
     if (counter) {
       c10::ThreadLocalDebugInfo::_pop(slot);
-      *count = counter->count;
-      *bytes = counter->bytes;
+      *counted = counter->counted;
       counter.reset();
     }
     if (enable) {

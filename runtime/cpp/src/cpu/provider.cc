@@ -89,6 +89,7 @@ int32_t prepare(const char* body, void** kernel, dsv41c_error* error) {
 
 int32_t bind(void* kernel, const dsv41c_binding* b, void** bound, dsv41c_error* error) {
   try {
+    if (b->device >= 0) throw std::invalid_argument("tensors of CUDA device " + std::to_string(b->device) + ", needed the CPU's");
     auto made = std::make_unique<Bound>();
     made->kernel = static_cast<const Kernel*>(kernel);
     made->call.tensors.assign(b->tensors, b->tensors + b->num_tensors);
@@ -110,7 +111,7 @@ int32_t launch(void* bound, dsv41c_error*) {
 
 void unbind(void* bound) { delete static_cast<Bound*>(bound); }
 void release(void* kernel) { delete static_cast<Kernel*>(kernel); }
-void count_allocations(int32_t, int64_t* count, int64_t* bytes) { *count = *bytes = 0; }
+void count_allocations(int32_t, dsv41c_allocations* counted) { *counted = {}; }
 
 const dsv41c_provider PROVIDER = {DSV41C_PROVIDER_ABI, 0, "cpu", prepare, bind, launch, unbind, release, count_allocations};
 

@@ -22,7 +22,10 @@ class Context {
   const std::string& capability() const { return capability_; }  // "9.0"
   int driver_version() const { return version_; }                // 12040 is 12.4
   void push() const { driver_.call(driver_.context_push, handle_); }
-  bool try_push() const noexcept { return driver_.context_push.address(handle_) == SUCCESS; }
+  // For releases: once more where it fails, for a call may report the failure of earlier work instead.
+  bool try_push() const noexcept {
+    return driver_.context_push.address(handle_) == SUCCESS || driver_.context_push.address(handle_) == SUCCESS;
+  }
   void pop() const noexcept;
 
  private:

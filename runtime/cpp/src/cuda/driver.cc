@@ -38,7 +38,7 @@ Driver::Driver(const std::string& library) : library_(library) {
   const auto all = [&](auto&... functions) { (resolve(opened, functions), ...); };
   all(error_name, error_string, init, version, device_count, device_get, device_name, device_attribute, context_retain,
       context_release, context_push, context_pop, memory_info, memory_allocate, memory_free, pinned_allocate,
-      pinned_free, copy_in, copy_in_async, copy_out_async, fill_8, fill_16, fill_32, fill_32_strided, stream_create,
+      pinned_free, copy_in_async, copy_out_async, fill_8, fill_16, fill_32, fill_32_strided, stream_create,
       stream_destroy, stream_synchronize, capture_begin, capture_end, event_create, event_destroy, event_record,
       event_synchronize, event_elapsed, module_load, module_unload, module_function, function_set, launch, graph_create,
       graph_destroy, graph_add_kernel, graph_instantiate, executable_destroy, graph_upload, graph_launch);
@@ -61,7 +61,7 @@ void Driver::fail(const char* name, Result result) const {
                .found = describe(name, result),
                .needed = is_loading_ ? "every call to succeed"
                                      : "every call to succeed; the state of this step's slots is now undefined",
-               .action = is_memory      ? "free device memory, or compile with smaller bounds"
+               .action = is_memory     ? "free device memory, or compile with smaller bounds"
                          : is_loading_ ? "check the device with nvidia-smi; if it is well, report this message"
                                        : "close this executor and load again; report the failure with this message"});
 }

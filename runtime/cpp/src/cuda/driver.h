@@ -24,7 +24,7 @@ using ExecutableHandle = struct DriverGraphExec*;
 
 inline constexpr Result SUCCESS = 0, OUT_OF_MEMORY = 2, NO_DEVICE = 100;
 inline constexpr int32_t COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76;  // device attributes
-inline constexpr int32_t MAX_DYNAMIC_SHARED_BYTES = 8;                                   // function attribute
+inline constexpr int32_t MAX_DYNAMIC_SHARED_BYTES = 8;                                  // function attribute
 inline constexpr unsigned STREAM_NON_BLOCKING = 1, EVENT_DEFAULT = 0, EVENT_DISABLE_TIMING = 2;
 inline constexpr int32_t CAPTURE_THREAD_LOCAL = 1;
 
@@ -84,7 +84,6 @@ class Driver {
   Function<Address> memory_free{"cuMemFree_v2"};
   Function<void**, size_t, unsigned> pinned_allocate{"cuMemHostAlloc"};
   Function<void*> pinned_free{"cuMemFreeHost"};
-  Function<Address, const void*, size_t> copy_in{"cuMemcpyHtoD_v2"};
   Function<Address, const void*, size_t, StreamHandle> copy_in_async{"cuMemcpyHtoDAsync_v2"};
   Function<void*, Address, size_t, StreamHandle> copy_out_async{"cuMemcpyDtoHAsync_v2"};
   Function<Address, unsigned char, size_t, StreamHandle> fill_8{"cuMemsetD8Async"};

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dsv41c.runtime.plan import schema as s
 from hypothesis import strategies as st
+
+from dsv41c.runtime.plan import schema as s
 
 SLOTS = 3
 UPLOAD_COLUMNS = 5

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+
 from dsv41c.runtime.plan.codec import canonical_json, decode, digest, encode
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.schema import Plan
-from hypothesis import given, settings
-
 from tests.unit.runtime.plan import native_plan
 from tests.unit.runtime.plan.plan_strategies import example_plan, plans
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hypothesis import given, settings
+
 from dsv41c.runtime.plan.codec import decode, encode
 from dsv41c.runtime.plan.diff import diff
 from dsv41c.runtime.plan.schema import FloatTag, Plan, Symbol
-from hypothesis import given, settings
-
 from tests.unit.runtime.plan.plan_strategies import example_plan, plans
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+
 from dsv41c.runtime.plan.errors import CODES, Dsv41cError
 
 EXIT_CODES = {2, 3, 4, 5, 6, 70}

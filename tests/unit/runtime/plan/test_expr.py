@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from dsv41c.runtime.plan.errors import Dsv41cError
-from dsv41c.runtime.plan.expr import Binary, Expr, evaluate, from_json, symbols_of, to_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsv41c.runtime.plan.errors import Dsv41cError
+from dsv41c.runtime.plan.expr import Binary, Expr, evaluate, from_json, symbols_of, to_json
 from tests.unit.runtime.plan import native_plan
 from tests.unit.runtime.plan.plan_strategies import expressions
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from dsv41c.runtime.plan.codec import decode, encode
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.schema import Plan
 from dsv41c.runtime.plan.verify import verify
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from tests.unit.runtime.plan import native_plan
 from tests.unit.runtime.plan.broken_plans import BROKEN
 from tests.unit.runtime.plan.plan_strategies import example_plan, plans

@@ -1,0 +1,73 @@
+// Binds launches with their providers at addresses of this process.
+#include "cpu_backend.h"
+
+#include <cstring>
+
+#include "dsv41c/plan_generated.h"
+#include "provider_launch.h"
+
+namespace dsv41c {
+namespace {
+
+class CpuBoundMethod final : public BoundMethod {
+ public:
+  CpuBoundMethod(const Method& method, int64_t rows, const Regions& regions, const KernelTable& kernels,
+                 std::string_view code)
+      : BoundMethod(rows) {
+    for (const Step& step : method.steps)
+      for (const Launch& launch : step.launches) {
+        const LaunchTensors tensors(method, launch, rows, regions);
+        const std::string& op = regions.plan->kernels[static_cast<size_t>(launch.kernel)].op;
+        launches_.emplace_back(kernels[launch.kernel], op, tensors.binding, method, launch, code);
+      }
+  }
+
+  void run() const override {
+    ProviderMessage message;
+    for (const ProviderLaunch& launch : launches_) launch.run(message);
+  }
+
+ private:
+  std::vector<ProviderLaunch> launches_;
+};
+
+}  // namespace
+
+CpuBackend::CpuBackend(const Artifact& artifact, const KernelTable& kernels)
+    : kernels_(kernels), reservation_(artifact.plan().memory) {
+  regions_ = {&artifact.plan(),  reservation_.state(), reservation_.bridges(),
+              reservation_.io(), reservation_.arena(), {}};
+  // Mapped read-only; the verifier has refused every plan that writes a weight.
+  for (const StoredTensor* weight : artifact.weights()) regions_.weights.push_back(const_cast<uint8_t*>(weight->data));
+  fill_state();
+}
+
+std::unique_ptr<BoundMethod> CpuBackend::bind(const Method& method, int64_t rows, Binding kind) {
+  const auto code = kind == Binding::bucket ? plan_format::E0703 : plan_format::E0802;
+  return std::make_unique<CpuBoundMethod>(method, rows, regions_, kernels_, code);
+}
+
+void CpuBackend::poison(int32_t byte) {
+  std::memset(reservation_.arena(), byte, static_cast<size_t>(reservation_.arena_bytes()));
+}
+
+void CpuBackend::write_input(const InputPort& port, const int32_t* list, int64_t rows, int64_t launched_rows) {
+  port.fill(port.data, list, rows, launched_rows);
+}
+
+void CpuBackend::fill_state() { dsv41c::fill_state(plan(), reservation_.state()); }
+
+const int32_t* CpuBackend::host_state(const State& state) {
+  return reinterpret_cast<const int32_t*>(reservation_.state() + state.offset);
+}
+
+void* CpuBackend::read_state(int64_t index) {
+  return reservation_.state() + plan().state[static_cast<size_t>(index)].offset;
+}
+
+void CpuBackend::write_state(int64_t index, const void* data) {
+  const State& state = plan().state[static_cast<size_t>(index)];
+  std::memcpy(read_state(index), data, static_cast<size_t>(state_bytes(state)));
+}
+
+}  // namespace dsv41c

@@ -1,0 +1,63 @@
+// A method at one number of rows on CUDA: graphs, single launches, and fallback launches between them, on one stream.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "backend.h"
+#include "cuda/context.h"
+#include "cuda/launch_graph.h"
+#include "provider_launch.h"
+
+namespace dsv41c::cuda {
+
+enum class LaunchMode { graphs, singly, captured };
+
+// What binding needs of the device; outlives all that is bound.
+struct Engine {
+  const Context& context;
+  const FunctionTable& functions;
+  const KernelTable& kernels;
+  const Regions& regions;
+  StreamHandle stream;
+
+  const Driver& driver() const { return context.driver(); }
+};
+
+class CudaBoundMethod final : public BoundMethod {
+ public:
+  // Graphs are added (or captured) here, and ready to run after finish(). `max_nodes` cuts longer runs of launches
+  // into several graphs; 0 does not.
+  CudaBoundMethod(const Engine& engine, const Method& method, int64_t rows, LaunchMode mode, GraphStats& stats,
+                  int64_t max_nodes = 0);
+  ~CudaBoundMethod() override;
+
+  void instantiate(GraphStats& stats);
+  void upload();
+  void run() const override;
+  int64_t num_graphs() const;
+  int64_t num_nodes() const;
+  int64_t num_fallbacks() const;
+
+ private:
+  // One of: a graph, calls that are launched one by one, a provider's launch.
+  struct Part {
+    std::optional<LaunchGraph> graph;
+    std::vector<KernelCall> calls;
+    std::optional<ProviderLaunch> fallback;
+  };
+
+  void add_step(const Step& step, LaunchMode mode, GraphStats& stats, int64_t max_nodes);
+  void add_calls(std::vector<KernelCall>& calls, LaunchMode mode, GraphStats& stats, int64_t max_nodes);
+  void add_fallback(const Launch& launch);
+  void run_singly(Part& part) const;
+  static std::string place(const void* owner, const KernelCall& call);
+
+  const Engine& engine_;
+  const Method& method_;
+  const ValueTable values_;
+  mutable std::vector<Part> parts_;  // a launch of single calls points into its parameters
+  mutable std::vector<void*> pointers_;
+};
+
+}  // namespace dsv41c::cuda

@@ -1,0 +1,80 @@
+// Graphs from calls.
+#include "cuda/launch_graph.h"
+
+#include "cuda/hazards.h"
+#include "error.h"
+
+namespace dsv41c::cuda {
+namespace {
+
+void launch(const Driver& driver, const KernelNodeParams& p, StreamHandle stream) {
+  driver.call(driver.launch, p.function, p.grid[0], p.grid[1], p.grid[2], p.block[0], p.block[1], p.block[2],
+              p.shared_bytes, stream, p.parameters, static_cast<void**>(nullptr));
+}
+
+}  // namespace
+
+LaunchGraph LaunchGraph::build(const Driver& driver, std::span<KernelCall> calls, Place place, const void* owner,
+                               GraphStats& stats) {
+  const Timed timed(stats.add_s);
+  GraphHandle handle = nullptr;
+  driver.call(driver.graph_create, &handle, 0u);
+  Graph graph(driver, handle);
+  const Edges edges = find_edges(calls);
+  std::vector<NodeHandle> nodes(calls.size()), sources;
+  std::vector<void*> pointers;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    sources.clear();
+    for (int32_t source : edges.of(i)) sources.push_back(nodes[static_cast<size_t>(source)]);
+    const KernelNodeParams parameters = calls[i].parameters(pointers);
+    try {
+      driver.call(driver.graph_add_kernel, &nodes[i], handle, static_cast<const NodeHandle*>(sources.data()),
+                  sources.size(), &parameters);
+    } catch (const Error& error) {
+      ErrorFields fields = error.fields();
+      fields.where = place(owner, calls[i]) + ", node " + std::to_string(i);
+      throw Error(std::move(fields));
+    }
+  }
+  stats.edges += static_cast<int64_t>(edges.sources.size());
+  return {driver, std::move(graph), static_cast<int64_t>(calls.size())};
+}
+
+LaunchGraph LaunchGraph::capture(const Driver& driver, std::span<KernelCall> calls, StreamHandle stream,
+                                 GraphStats& stats) {
+  const Timed timed(stats.add_s);
+  std::vector<void*> pointers;
+  const auto end = [&](Result* result) {  // whatever it returns, a graph that it made is ours
+    GraphHandle handle = nullptr;
+    *result = driver.capture_end.address(stream, &handle);
+    return Graph(driver, handle);
+  };
+  driver.call(driver.capture_begin, stream, CAPTURE_THREAD_LOCAL);
+  Result ended = SUCCESS;
+  try {
+    launch_singly(driver, calls, pointers, stream);
+  } catch (...) {
+    end(&ended);  // the stream must leave capture; the first failure is the reason
+    throw;
+  }
+  Graph graph = end(&ended);
+  if (ended != SUCCESS) driver.fail(driver.capture_end.name, ended);
+  return {driver, std::move(graph), static_cast<int64_t>(calls.size())};
+}
+
+void LaunchGraph::instantiate(GraphStats& stats) {
+  const Timed timed(stats.instantiate_s);
+  ExecutableHandle handle = nullptr;
+  driver_->call(driver_->graph_instantiate, &handle, graph_.get(), 0ull);
+  executable_ = Executable(*driver_, handle);
+  graph_.reset();
+  stats.graphs += 1;
+  stats.nodes += nodes_;
+}
+
+void launch_singly(const Driver& driver, std::span<KernelCall> calls, std::vector<void*>& pointers,
+                   StreamHandle stream) {
+  for (KernelCall& call : calls) launch(driver, call.parameters(pointers), stream);
+}
+
+}  // namespace dsv41c::cuda

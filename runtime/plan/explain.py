@@ -1,0 +1,116 @@
+"""Counts what a plan does: launches by kernel, provider and kind of layer, segments and breaks, memory by class."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dsv41c.runtime.plan.format import DTYPES
+from dsv41c.runtime.plan.schema import Break, Kernel, Launch, Method, Plan
+
+PROVIDERS = {"native": "cpu", "composite": "aten", "cuda": "cuda"}  # body kind -> who runs it
+_LAYER = re.compile(r"layers\.(\d+)(?:[./]|$)")
+_OUTSIDE = ("embed", "head")  # before the first layer, behind the last one
+
+
+def explain(plan: Plan) -> dict[str, Any]:
+    """Plain data for JSON; the order of everything is the plan's."""
+    bounds = {symbol.name: symbol.hi for symbol in plan.symbols}
+    methods = [_method(plan, method) | {"max_rows": bounds[method.symbol]} for method in plan.methods]
+    return {
+        "target": plan.target,
+        "required_features": list(plan.required_features),
+        "flows": [{"name": f.name, "methods": list(f.methods), "requires": f.requires} for f in plan.flows],
+        "methods": methods,
+        "kernels": {
+            "total": len(plan.kernels),
+            "by_provider": dict(Counter(provider(kernel) for kernel in plan.kernels)),
+            "by_op": _by_op(plan),
+        },
+        "memory": {**vars(plan.memory), "weight_bytes": weight_bytes(plan)},
+        "state": {s.name: math.prod(s.sizes) * DTYPES[s.dtype].item_bytes for s in plan.state},
+    }
+
+
+def provider(kernel: Kernel) -> str:
+    return PROVIDERS[kernel.body.TAG.name]
+
+
+def weight_bytes(plan: Plan) -> int:
+    return sum(math.prod(w.sizes) * DTYPES[w.dtype].item_bytes for w in plan.weights)
+
+
+def launches_of(method: Method) -> Iterator[Launch]:
+    for step in method.steps:
+        yield from step.launches
+
+
+def _method(plan: Plan, method: Method) -> dict[str, Any]:
+    kernels = [plan.kernels[launch.kernel] for launch in launches_of(method)]
+    breaks = [step for step in method.steps if isinstance(step, Break)]
+    return {
+        "name": method.name,
+        "axis": method.axis,
+        "buckets": list(method.buckets),
+        "segments": len(method.steps) - len(breaks),
+        "breaks": [{"op": b.op, "reason": b.reason, "launches": len(b.launches)} for b in breaks],
+        "launches": len(kernels),
+        "by_provider": dict(Counter(provider(kernel) for kernel in kernels)),
+        "by_op": dict(Counter(kernel.op for kernel in kernels)),
+        "by_layer_kind": _by_layer_kind(plan, method),
+        "arena_bytes": method.arena_bytes,
+    }
+
+
+def _by_op(plan: Plan) -> dict[str, dict[str, Any]]:
+    ops: dict[str, dict[str, Any]] = {}
+    for kernel in plan.kernels:
+        entry = ops.setdefault(kernel.op, {"kernels": 0, "providers": {}})
+        entry["kernels"] += 1
+        entry["providers"][provider(kernel)] = entry["providers"].get(provider(kernel), 0) + 1
+    return ops
+
+
+def _by_layer_kind(plan: Plan, method: Method) -> dict[str, dict[str, int]]:
+    """A kind is what a layer's attention reads: its window, or also entries compressed by a ratio."""
+    places = [(place, plan.kernels[launch.kernel]) for place, launch in _places(method)]
+    kinds: dict[str, str] = {}
+    for place, kernel in places:
+        kind = _attention_kind(kernel.op, kernel.attributes)
+        if kind is not None:
+            kinds[place] = kind
+    result: dict[str, dict[str, int]] = {}
+    for place in dict.fromkeys(place for place, _ in places):
+        entry = result.setdefault(kinds.get(place, "no attention" if place.isdecimal() else place),
+                                  {"layers": 0, "launches": 0})
+        entry["layers"] += place.isdecimal()
+        entry["launches"] += sum(p == place for p, _ in places)
+    return result
+
+
+def _attention_kind(op: str, attributes: Mapping[str, object]) -> str | None:
+    if op == "dsv41c::window_attention":
+        return "window"
+    if op == "dsv41c::sparse_attention":
+        return f"compressed by {attributes.get('ratio')}"
+    return None
+
+
+def _places(method: Method) -> Iterator[tuple[str, Launch]]:
+    """(layer number, or what lies outside of the layers) of each launch. A launch that reads no weight of its own
+    has no layer in its name: it counts with the launch before it."""
+    launches = list(launches_of(method))
+    found = [_LAYER.match(launch.name) for launch in launches]
+    numbers = [match.group(1) if match else None for match in found]
+    first = next((i for i, number in enumerate(numbers) if number is not None), None)
+    behind = next((i for i, launch in enumerate(launches) if launch.name.startswith(("norm/", "head/"))), len(launches))
+    place = _OUTSIDE[0]
+    for index, launch in enumerate(launches):
+        if first is not None and index >= first:
+            place = numbers[index] or place
+        if index >= behind:
+            place = _OUTSIDE[1]
+        yield place, launch
