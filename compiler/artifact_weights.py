@@ -1,14 +1,16 @@
-"""Reads the weights that an artifact packs, by plan name, and finds values in them that are no numbers."""
+"""Reads the weights of an artifact, packed or mapped, by plan name, and finds values in them that are no numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 
+from dsv41c.compiler.weight_map import MAPPING
 from dsv41c.runtime.manifest import read_json
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
@@ -31,30 +33,52 @@ class NotANumber:
         return f"{self.name}: {self.count} NaN, first at {list(self.index)}, block {list(self.block)}"
 
 
-def read_weights(artifact: Path, plan: schema.Plan) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every weight of the plan, one at a time. The executor has checked shapes and dtypes at load."""
-    weight_map = read_json(artifact / INDEX).get("weight_map", {})
-    for weight in plan.weights:
-        try:
-            with safe_open(artifact / weight_map[weight.name], framework="pt") as file:
-                yield weight.name, file.get_tensor(weight.name)
-        except (KeyError, OSError, SafetensorError) as error:
-            raise Dsv41cError("DSV41C-E0703", f"weight {weight.name}", where=str(artifact), found=str(error),
-                              needed="the tensor in the file that the index names",
-                              do="compile the artifact again") from error
+@dataclass(frozen=True)
+class WeightSource:
+    """An artifact, and the checkpoint of one that maps its weights. The executor has checked both at load."""
+
+    artifact: Path
+    checkpoint: Path | None = None
+
+    def read(self, plan: schema.Plan) -> Iterator[tuple[str, torch.Tensor]]:
+        """Every weight of the plan, one at a time."""
+        mapping = read_json(self.artifact / MAPPING) if self.checkpoint else {"weights": {}}
+        weight_map = read_json(self.artifact / INDEX).get("weight_map", {})
+        for weight in plan.weights:
+            try:
+                if weight.name in mapping["weights"]:
+                    yield weight.name, self._mapped(weight, mapping)
+                    continue
+                with safe_open(self.artifact / weight_map[weight.name], framework="pt") as file:
+                    yield weight.name, file.get_tensor(weight.name)
+            except (KeyError, OSError, SafetensorError) as error:
+                raise Dsv41cError("DSV41C-E0703", f"weight {weight.name}", where=str(self.artifact), found=str(error),
+                                  needed="the tensor where the artifact says it is",
+                                  do="compile the artifact again") from error
+
+    def _mapped(self, weight: schema.Weight, mapping: Mapping[str, Any]) -> torch.Tensor:
+        """The parts follow each other in the weight."""
+        assert self.checkpoint is not None
+        entry = mapping["weights"][weight.name]
+        data = bytearray()
+        for number, begin in entry["parts"]:
+            with (self.checkpoint / mapping["files"][number]["name"]).open("rb") as file:
+                file.seek(begin)
+                data += file.read(entry["part_bytes"])
+        return torch.frombuffer(data, dtype=torch.uint8).view(getattr(torch, weight.dtype)).view(weight.sizes)
 
 
-def check_numbers(artifact: Path, plan: schema.Plan) -> int:
+def check_numbers(source: WeightSource, plan: schema.Plan) -> int:
     """Bytes that were read; E0607 names the first weights that hold a NaN, with element and block."""
     found, read = [], 0
-    for name, tensor in read_weights(artifact, plan):
+    for name, tensor in source.read(plan):
         read += tensor.nbytes
         bad = find_nan(name, tensor)
         if bad is not None:
             found.append(bad)
     if found:
         more = f" (first {_SHOWN} of {len(found)})" if len(found) > _SHOWN else ""
-        raise Dsv41cError("DSV41C-E0607", f"{len(found)} weights hold NaN codes", where=str(artifact),
+        raise Dsv41cError("DSV41C-E0607", f"{len(found)} weights hold NaN codes", where=str(source.artifact),
                           found="; ".join(map(str, found[:_SHOWN])) + more, needed="numbers",
                           do="fetch the checkpoint again and compile it again")
     return read

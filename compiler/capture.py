@@ -31,11 +31,13 @@ def capture(model: Transformer, max_rows: int) -> Captured:
     """Export on meta tensors: shapes only, no weights. E0201 when export fails, E0202 on an undeclared op."""
     examples = tuple(torch.zeros(_EXAMPLE_ROWS, *tail, dtype=torch.int32, device="meta") for tail in _INPUTS.values())
     # One named symbol for all row arrays: separate symbols would never be unified by opaque ops.
-    rows = Dim("rows", min=1, max=max(max_rows, 2))
+    # Its range must hold the example; the methods carry their own bounds.
+    rows = Dim("rows", min=1, max=max(max_rows, 2 * _EXAMPLE_ROWS))
     try:
         exported = export(model, examples, dynamic_shapes=tuple({0: rows} for _ in examples), strict=False)
     except Exception as error:
-        raise Dsv41cError("DSV41C-E0201", "capture of the model", found=str(error).strip().splitlines()[0],
+        found = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise Dsv41cError("DSV41C-E0201", "capture of the model", found=found,
                           needed="a program free of data-dependent control flow", do="report this as a bug") from error
     graph = _named(exported)
     _check_ops(graph)

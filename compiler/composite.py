@@ -45,7 +45,7 @@ class _Builder:
         self._op = op
         self._recordings = recordings
         self._locals: list[schema.Local] = []
-        self._local_of: dict[tuple[int, str, tuple[int, ...], tuple[int, ...], int], int] = {}
+        self._local_of: dict[tuple[TensorRecord, ...], int] = {}  # the tensor in every recording -> local
         self._base_of: dict[int, int] = {}  # storage -> base local
         self._calls: list[schema.Call] = []
         self._slots: list[tuple[Expr, list[int]]] = []  # scratch slots: bytes, storages that used them
@@ -72,30 +72,29 @@ class _Builder:
         tensor_slots = [present for present, is_slot in slots if is_slot]
         positions = [i for i, present in enumerate(tensor_slots) if present]
         for number, position in enumerate(positions):
-            record = self._recordings[0].inputs[number]
-            assert record is not None
             fits = [r.inputs[number] for r in self._recordings]
-            self._add_base(record, schema.ArgLocal(position, _dtype(record), *self._shape(fits)))
+            self._add_base(fits, schema.ArgLocal(position, _dtype(fits[0]), *self._shape(fits)))
         self._first_output = len(tensor_slots)
-        inputs = {r.storage for r in self._recordings[0].inputs if r is not None}
+        extents = _extents(self._recordings[0])
         for number, record in enumerate(self._recordings[0].outputs):
-            if record.storage in inputs or record.storage in self._base_of:
-                continue
+            owns = record.is_contiguous and record.offset == 0 and _extent_bytes(record) == extents[record.storage]
+            if not owns or record.storage in self._base_of:
+                continue  # part of something larger, or shared: computed in scratch and copied at the end
             fits = [r.outputs[number] for r in self._recordings]
             local = schema.ArgLocal(self._first_output + number, _dtype(record), *self._shape(fits))
-            self._add_base(record, local)
+            self._add_base(fits, local)
 
-    def _add_base(self, record: TensorRecord, local: schema.Local) -> int:
+    def _add_base(self, fits: Sequence[TensorRecord], local: schema.Local) -> int:
         self._locals.append(local)
         index = len(self._locals) - 1
-        self._base_of[record.storage] = index
-        self._local_of[_key(record)] = index
+        self._base_of[fits[0].storage] = index
+        self._local_of[tuple(fits)] = index
         return index
 
-    def _shape(self, records: Sequence[TensorRecord | None]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-        known = [r for r in records if r is not None]
-        sizes = tuple(fit([r.sizes[d] for r in known], schema.ROWS) for d in range(len(known[0].sizes)))
-        strides = tuple(fit([r.strides[d] for r in known], schema.ROWS) for d in range(len(known[0].sizes)))
+    def _shape(self, fits: Sequence[TensorRecord]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        dims = range(len(fits[0].sizes))
+        sizes = tuple(fit([r.sizes[d] for r in fits], schema.ROWS) for d in dims)
+        strides = tuple(fit([r.strides[d] for r in fits], schema.ROWS) for d in dims)
         return sizes, strides
 
     def _lower(self, index: int, call: CallRecord) -> None:
@@ -114,6 +113,7 @@ class _Builder:
             fits = [emitted.twin(t, position) for t in twins]
             local = self._local(index, value, fits)
             return schema.MutableTag(local) if position in emitted.written else schema.TensorTag(local)
+        self._check_constant(emitted, position, value, twins)
         if value is None:
             return schema.NoneTag()
         if isinstance(value, torch.dtype):
@@ -135,8 +135,16 @@ class _Builder:
             return schema.TensorListTag(tuple(locals_))
         raise _unsupported(self._op, f"argument {value!r} of {emitted.op}")
 
+    def _check_constant(self, emitted: OutCall, position: int, value: Any, twins: Sequence[CallRecord]) -> None:
+        """Only integers and lists may follow the rows; anything else must be the same at every number of rows."""
+        may_move = isinstance(value, int) and not isinstance(value, bool) and position not in emitted.constants
+        if not may_move and not isinstance(value, list) and any(emitted.twin(t, position) != value for t in twins):
+            raise _unsupported(self._op, f"argument {value!r} of {emitted.op}, which depends on the rows")
+
     def _constant(self, dtype: torch.dtype, value: float) -> int:
-        stored = int(value) if not dtype.is_floating_point else schema.FloatTag.of(float(value))
+        if not dtype.is_floating_point and value != int(value):
+            raise _unsupported(self._op, f"the number {value!r} as an operand of {dtype}")
+        stored = schema.FloatTag.of(float(value)) if dtype.is_floating_point else int(value)
         local = schema.ConstantLocal(str(dtype).removeprefix("torch."), stored)
         if local not in self._locals:
             self._locals.append(local)
@@ -144,17 +152,17 @@ class _Builder:
 
     def _local(self, index: int, record: TensorRecord, fits: Sequence[TensorRecord]) -> int:
         """The local of a tensor: known, a view of a known storage, or a new temporary."""
-        if _key(record) in self._local_of:
-            return self._local_of[_key(record)]
+        if tuple(fits) in self._local_of:
+            return self._local_of[tuple(fits)]
         sizes, strides = self._shape(fits)
         if record.storage in self._base_of:
             base = self._base_of[record.storage]
             offset = fit([f.offset for f in fits], schema.ROWS)
             self._locals.append(schema.ViewLocal(base, _dtype(record), sizes, strides, offset))
-            self._local_of[_key(record)] = len(self._locals) - 1
+            self._local_of[tuple(fits)] = len(self._locals) - 1
             return len(self._locals) - 1
         self._assign_slot(index, record, fits)
-        return self._add_base(record, schema.TempLocal(_dtype(record), sizes, strides, 0))
+        return self._add_base(fits, schema.TempLocal(_dtype(record), sizes, strides, 0))
 
     def _assign_slot(self, index: int, record: TensorRecord, fits: Sequence[TensorRecord]) -> None:
         """Reuse a slot of the same size whose tensors are dead before this call."""
@@ -199,8 +207,14 @@ def _last_uses(recording: Recording) -> dict[int, int]:
     return last
 
 
-def _key(record: TensorRecord) -> tuple[int, str, tuple[int, ...], tuple[int, ...], int]:
-    return record.storage, str(record.dtype), record.sizes, record.strides, record.offset
+def _extents(recording: Recording) -> dict[int, int]:
+    """Bytes of each storage that any tensor of the recording reaches."""
+    extents: dict[int, int] = {}
+    records = [r for call in recording.calls for value in (*call.args, *call.results)
+               for r in (value if isinstance(value, list) else [value]) if isinstance(r, TensorRecord)]
+    for record in (*recording.inputs, *recording.outputs, *records):
+        extents[record.storage] = max(extents.get(record.storage, 0), _extent_bytes(record))
+    return extents
 
 
 def _extent_bytes(record: TensorRecord) -> int:

@@ -69,6 +69,8 @@ def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, 
     view = CheckpointView.open(checkpoint)
     if view.headers_only and not options.plan_only:
         raise without_data(checkpoint)
+    if not options.plan_only:
+        view.token_map()  # refused before the long work
     compiled = compile_plan(view, options, progress)
     if options.plan_only:
         progress("writing the plan")

@@ -80,6 +80,9 @@ def draft_rows(config: ModelConfig, slots: Sequence[int], golden: Sequence[int],
 
 def request_rows(slot: int, tokens: Sequence[int], position: int, options: CompileOptions) -> np.ndarray:
     """Upload rows int32 `[n, 5]` of one request whose slot owns the pages slot*k .. slot*k+k-1."""
+    limit = options.pages_per_slot * options.block_size
+    if position + len(tokens) > limit:
+        raise ValueError(f"positions up to {position + len(tokens) - 1} of a slot with pages for {limit}")
     rows = np.zeros((len(tokens), 5), dtype=np.int32)
     positions = position + np.arange(len(tokens))
     rows[:, 0], rows[:, 1], rows[:, 2] = slot, np.arange(len(tokens)), tokens

@@ -27,26 +27,30 @@ class _Regions:
 
     state_specs: tuple[StateSpec, ...]
     num_slots: int
-    weights: dict[str, schema.Weight] = field(default_factory=dict)
-    bridges: dict[str, schema.Bridge] = field(default_factory=dict)
+    weights: dict[str, tuple[int, schema.Weight]] = field(default_factory=dict)
+    bridges: dict[str, tuple[int, schema.Bridge]] = field(default_factory=dict)
     bridge_bytes: int = 0
     io_bytes: int = 0
 
     def weight(self, name: str, dtype: torch.dtype, sizes: tuple[int, ...]) -> int:
-        self.weights.setdefault(name, schema.Weight(name, _dtype(dtype), sizes))
-        return list(self.weights).index(name)
+        index, kept = self.weights.setdefault(name, (len(self.weights), schema.Weight(name, _dtype(dtype), sizes)))
+        assert (kept.dtype, kept.sizes) == (_dtype(dtype), sizes), f"weight {name} has two shapes"
+        return index
 
     def state(self, name: str) -> int:
         return [s.name for s in self.state_specs].index(name)
 
     def bridge(self, name: str, dtype: torch.dtype, sizes: tuple[int, ...]) -> int:
         if name not in self.bridges:
-            self.bridges[name] = schema.Bridge(name, _dtype(dtype), sizes, self.bridge_bytes)
+            bridge = schema.Bridge(name, _dtype(dtype), sizes, self.bridge_bytes)
+            self.bridges[name] = len(self.bridges), bridge
             self.bridge_bytes += aligned(_num_bytes(dtype, sizes))
-        return list(self.bridges).index(name)
+        index, kept = self.bridges[name]
+        assert (kept.dtype, kept.sizes) == (_dtype(dtype), sizes), f"bridge {name} has two shapes"
+        return index
 
     def bridge_shape(self, name: str) -> tuple[int, ...]:
-        return self.bridges[name].sizes
+        return self.bridges[name][1].sizes
 
     def io_offset(self, num_bytes: int) -> int:
         offset, self.io_bytes = self.io_bytes, self.io_bytes + aligned(num_bytes)
@@ -72,8 +76,10 @@ def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, 
     kinds = {FEATURE_OF_BODY[type(k.body)] for k in kernels.kernels}
     return schema.Plan(
         version=schema.PLAN_VERSION, required_features=tuple(sorted(kinds)), target=cuda.target if cuda else "cpu",
-        provenance=provenance, symbols=symbols, memory=memory, weights=tuple(regions.weights.values()), state=states,
-        bridges=tuple(regions.bridges.values()), kernels=tuple(kernels.kernels), methods=methods, flows=flows,
+        provenance=provenance, symbols=symbols, memory=memory,
+        weights=tuple(w for _, w in regions.weights.values()), state=states,
+        bridges=tuple(b for _, b in regions.bridges.values()),
+        kernels=tuple(kernels.kernels), methods=methods, flows=flows,
         checks=())
 
 

@@ -14,7 +14,7 @@ from torch import fx
 from dsv41c.compiler.affine import contiguous_strides, linear_expr
 from dsv41c.compiler.kernel_table import KernelTable
 from dsv41c.compiler.ops.spec import CaptureClass, OpSpec, PadRule
-from dsv41c.compiler.program import Method, Origin, op_name
+from dsv41c.compiler.program import Method, Origin, argument, op_name
 from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.graphs.memory import Lifetime, check_layout, plan_layout
 from dsv41c.runtime.plan import schema
@@ -58,8 +58,10 @@ class MethodLowering:
                 self._placeholder(node)
             elif node.op == "call_function":
                 self._call(node, fixed)
+        self._check_results()
+        results = _results(self.method)[: len(self.method.outputs)]
         outputs = [schema.Port(name, self._single(node), ())
-                   for name, node in zip(self.method.outputs, _results(self.method), strict=False)]
+                   for name, node in zip(self.method.outputs, results, strict=True)]
         values, arena_bytes = self._place()
         m = self.method
         return schema.Method(m.name, m.axis, m.symbol.name, self.buckets, tuple(self.inputs), tuple(outputs), values,
@@ -77,6 +79,16 @@ class MethodLowering:
             else:
                 fixed[node] = self._bridge_storage
         return fixed
+
+    def _check_results(self) -> None:
+        """A result is the whole output of one launch: a view or a second name of it has no storage of its own."""
+        results = _results(self.method)
+        for node in results:
+            storage = self.values[self._single(node)].storage
+            if results.count(node) > 1 or not isinstance(storage, schema.IoStorage | schema.BridgeStorage):
+                raise Dsv41cError("DSV41C-E0203", f"result {node.name} of method {self.method.name}",
+                                  found="a view, an input or a value that is returned twice",
+                                  needed="the output of a launch, once", do="return another value")
 
     def _io_storage(self, node: fx.Node) -> schema.Storage:
         return schema.IoStorage(self.tables.io_offset(self._bytes_at_bound(node.meta["val"])))
@@ -137,17 +149,17 @@ class MethodLowering:
     def _launch(self, node: fx.Node, fixed: Mapping[fx.Node, Callable[[fx.Node], schema.Storage]]) -> None:
         spec = self.tables.ops[str(op_name(node))]
         declared = spec.parsed().arguments
-        actual = [node.args[i] if i < len(node.args) else d.default_value for i, d in enumerate(declared)]
+        actual = [argument(node, d.name) for d in declared]
         shapes = [self._shape(a) if isinstance(a, fx.Node) else a for a in actual]
         kernel = self.tables.kernels.find(spec.name, shapes)
         tensors: list[schema.Argument] = []
-        for argument, description in zip(actual, declared, strict=True):
+        for value, description in zip(actual, declared, strict=True):
             if "Tensor" not in str(description.type):
                 continue
-            if argument is None:
+            if not isinstance(value, fx.Node):
                 tensors.append(schema.Absent())
                 continue
-            index = self._single(argument)
+            index = self._single(value)
             written = description.alias_info is not None and description.alias_info.is_write
             tensors.append(schema.InOut(index) if written else schema.In(index))
         outputs = self._outputs(node, spec, fixed)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import fx
 
 from dsv41c.compiler.capture import Captured
 from dsv41c.compiler.model.transformer import LOGITS, SUFFIX
 from dsv41c.compiler.options import CompileOptions
-from dsv41c.compiler.program import Method, Origin, Program, Symbol, argument, op_name
+from dsv41c.compiler.program import Method, Origin, Program, Symbol, argument, memory_root, op_name, written_arguments
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 _TAKES = {"take_rows": "x", "take_row_table": "rows"}
@@ -18,6 +18,7 @@ _TAKES = {"take_rows": "x", "take_row_table": "rows"}
 def build_methods(captured: Captured, options: CompileOptions) -> Program:
     """decode = the program uncut, boundaries left out; encoder, decoder and head = the program cut at them."""
     stage = _stages(captured.graph)
+    _check_effect_order(captured.graph, stage)
     most, seqs = options.max_num_batched_tokens, options.max_num_seqs
     cut = [("encoder", "rows", Symbol("T", 1, most)), ("decoder", "kept_rows", Symbol("R", 1, most)),
            ("head", "output_rows", Symbol("L", 1, seqs))]
@@ -40,9 +41,31 @@ def _stages(graph: fx.Graph) -> Mapping[fx.Node, int]:
         found = max((stage[p] for p in node.all_input_nodes if p in stage), default=0)
         boundary = _boundary(node)
         if boundary is not None:
-            found = {SUFFIX: 1, LOGITS: 2}[boundary]
+            needed = {SUFFIX: 1, LOGITS: 2}[boundary]
+            if found < needed - 1 or found > needed:
+                raise _crossing(node, node.all_input_nodes[0])
+            found = needed
         stage[node] = found
     return stage
+
+
+def _check_effect_order(graph: fx.Graph, stage: Mapping[fx.Node, int]) -> None:
+    """Cutting runs all of a stage before the next one: no call on a state tensor may then run earlier than one that
+    stood before it, where one of the two writes."""
+    latest: dict[fx.Node, tuple[int, int]] = {}  # state -> (latest stage of any call, of a writing call)
+    for node in graph.nodes:
+        written = [memory_root(n) for n in written_arguments(node)]
+        for source in map(memory_root, node.all_input_nodes if op_name(node) else ()):
+            if source.meta.get("origin") is not Origin.STATE:
+                continue
+            is_write = source in written
+            before = latest.get(source, (0, 0))
+            if stage[node] < before[0 if is_write else 1]:
+                raise Dsv41cError("DSV41C-E0203", f"node {node.name}", where=f"state {source.meta['name']}",
+                                  found="a call that would run before calls it stands behind",
+                                  needed="calls on one state tensor in the order of the stages",
+                                  do="move the call in compiler/model/transformer.py")
+            latest[source] = max(before[0], stage[node]), max(before[1], stage[node] if is_write else 0)
 
 
 def _uncut(captured: Captured, symbol: Symbol) -> Method:
@@ -83,9 +106,12 @@ def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,
             resolve(source)
         copied[node] = _copy(graph, node, resolve)
     bridges = _bridge_sources(captured.graph, stage, index)
-    results = [n for n in _returned(captured.graph) if stage[n] == index]
+    results = {n: output for output, n in zip(captured.outputs, _returned(captured.graph), strict=True)
+               if stage[n] == index}
+    if results.keys() & set(bridges):
+        raise _crossing(next(iter(results.keys() & set(bridges))), captured.graph.find_nodes(op="output")[0])
     _finish(graph, [copied[n] for n in (*results, *bridges)])
-    return Method(name, axis, symbol, graph, captured.outputs[: len(results)], tuple(n.name for n in bridges))
+    return Method(name, axis, symbol, graph, tuple(results.values()), tuple(n.name for n in bridges))
 
 
 def _enter(graph: fx.Graph, node: fx.Node, stage: Mapping[fx.Node, int], index: int) -> fx.Node:
@@ -108,7 +134,7 @@ def _bridge_sources(graph: fx.Graph, stage: Mapping[fx.Node, int], index: int) -
     return list(found)
 
 
-def _returned(graph: fx.Graph) -> Iterable[fx.Node]:
+def _returned(graph: fx.Graph) -> Sequence[fx.Node]:
     (output,) = (n for n in graph.nodes if n.op == "output")
     return tuple(output.args[0])
 

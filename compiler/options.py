@@ -38,7 +38,9 @@ class CompileOptions:
 
     def resolved(self, config: ModelConfig) -> CompileOptions:
         """The same options with every default filled in and cross-checked against the model (E0901)."""
-        length = self.max_model_len or min(config.max_position_embeddings, DEFAULT_MAX_MODEL_LEN)
+        length = self.max_model_len
+        if length is None:
+            length = min(config.max_position_embeddings, DEFAULT_MAX_MODEL_LEN)
         options = dataclasses.replace(self, max_model_len=length)
         options.check(config)
         return options
@@ -51,7 +53,8 @@ class CompileOptions:
         _need(self.weights in WEIGHTS, "--weights", self.weights, f"one of {', '.join(WEIGHTS)}")
         _need(not self.fallback or self.target != "cpu", "--fallback", self.fallback, "a CUDA target")
         limit = config.max_position_embeddings
-        _need(1 <= length <= limit, "--max-model-len", length, f"1 to {limit} (max_position_embeddings)")
+        _need(2 <= length <= limit, "--max-model-len", length,
+              f"2 (one prompt token and one new one) to {limit} (max_position_embeddings)")
         _need(1 <= self.max_num_seqs <= 4096, "--max-num-seqs", self.max_num_seqs, "1 to 4096")
         _need(self.max_num_seqs <= self.max_num_batched_tokens <= 65536, "--max-num-batched-tokens",
               self.max_num_batched_tokens, f"{self.max_num_seqs} (--max-num-seqs) to 65536")

@@ -30,7 +30,6 @@ class OutCall:
     sources: tuple[int | None, ...]
     written: frozenset[int] = frozenset()
     constants: Mapping[int, torch.dtype] = field(default_factory=dict)  # positions that become 0-dim tensors
-    result_number: int = 0
 
     def twin(self, call: CallRecord, position: int) -> Any:
         """The value at `position` in a recording of the same call at another number of rows."""

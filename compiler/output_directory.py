@@ -49,11 +49,7 @@ def new_directory(output: Path, exists_code: str) -> Iterator[Path]:
 
 def refuse_existing(output: Path, exists_code: str) -> None:
     """Before any long work: an output that exists is never overwritten."""
-    try:
-        found = os.path.lexists(output)
-    except ValueError as error:  # a NUL byte
-        raise Dsv41cError("DSV41C-E0901", "output path", found=str(error), needed="a path", do="correct -o") from error
-    if found:
+    if os.path.lexists(output):
         raise Dsv41cError(exists_code, "output exists", where=str(output), found="a file or directory of this name",
                           needed="a path that does not exist yet", do="remove it, or choose another -o")
 

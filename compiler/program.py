@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -54,11 +55,27 @@ def op_name(node: fx.Node) -> str | None:
     return None
 
 
+def memory_root(node: fx.Node) -> fx.Node:
+    """The node that owns the memory: views and members of tuples share it with what they come from."""
+    while node.op == "call_function" and node.target in (torch.ops.aten.view.default, operator.getitem):
+        (node, *_) = node.all_input_nodes
+    return node
+
+
+def written_arguments(node: fx.Node) -> list[fx.Node]:
+    """Arguments that an op call mutates, from its schema."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return []
+    names = [d.name for d in target._schema.arguments if d.alias_info is not None and d.alias_info.is_write]
+    return [a for a in (argument(node, n) for n in names) if isinstance(a, fx.Node)]
+
+
 def argument(node: fx.Node, name: str) -> object:
     """An argument of an op call by its schema name."""
     target = node.target
     assert isinstance(target, torch._ops.OpOverload)
     for position, declared in enumerate(target._schema.arguments):
         if declared.name == name:
-            return node.args[position] if position < len(node.args) else node.kwargs[name]
+            return node.args[position] if position < len(node.args) else node.kwargs.get(name, declared.default_value)
     raise KeyError(f"{target} has no argument {name}")

@@ -20,6 +20,15 @@ class TensorRecord:
     strides: tuple[int, ...]
     offset: int
 
+    @property
+    def is_contiguous(self) -> bool:
+        expected = 1
+        for size, stride in zip(reversed(self.sizes), reversed(self.strides), strict=True):
+            if size != 1 and stride != expected:
+                return False
+            expected *= size
+        return True
+
 
 @dataclass(frozen=True)
 class CallRecord:
@@ -32,9 +41,9 @@ class CallRecord:
 
 @dataclass
 class Recording:
-    """inputs and outputs in the op's order (None for an absent optional)."""
+    """inputs (the tensors that are present) and outputs in the op's order."""
 
-    inputs: list[TensorRecord | None] = field(default_factory=list)
+    inputs: list[TensorRecord] = field(default_factory=list)
     outputs: list[TensorRecord] = field(default_factory=list)
     calls: list[CallRecord] = field(default_factory=list)
 

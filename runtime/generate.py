@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsv41c.runtime.limits import Limits
+from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.requests import Completion, Request, check_request
 from dsv41c.runtime.sampling import draw_token
 from dsv41c.runtime.step_rows import ActiveRequest, choose_parts, step_rows
@@ -51,6 +52,9 @@ def generate(executor: StepExecutor, limits: Limits, requests: Sequence[Request]
 def _take_tokens(executor: StepExecutor, chosen: Sequence[ActiveRequest], keep_logits: bool) -> None:
     """One more token for each request: the device's for greedy ones, a draw on the host for the others."""
     greedy = executor.output("tokens")
+    if greedy.dtype != np.int32 or greedy.shape != (len(chosen),):
+        raise Dsv41cError("DSV41C-E0703", "output tokens", found=f"{greedy.dtype} {list(greedy.shape)}",
+                          needed=f"int32 [{len(chosen)}]", do="compile the artifact again")
     needs_logits = keep_logits or not all(one.request.is_greedy for one in chosen)
     logits = executor.output("logits") if needs_logits else None
     for row, one in enumerate(chosen):

@@ -18,6 +18,7 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 
 Array = npt.NDArray[Any]
 ERROR_BYTES = 16384
+KEPT_RECORDS = 65_536
 _CUDA_MODES = ("graphs", "eager")  # by dsv41c_load_options.cuda_mode
 # By dsv41c_dtype; dtypes that NumPy lacks appear as unsigned integers of their width.
 _NUMPY_DTYPES = (np.float32, np.uint16, np.uint8, np.uint8, np.int8, np.uint8, np.int32, np.int64, np.float64,
@@ -44,8 +45,11 @@ class DecisionRecord:
 def load(
     path: str | os.PathLike[str], verify: Literal["header", "full"] = "header", *, poison: int = 0, device: int = 0,
     cuda_mode: Literal["graphs", "eager"] = "graphs", cuda_driver: str | os.PathLike[str] | None = None,
+    weights: str | os.PathLike[str] | None = None,
 ) -> Runtime:
     """Open an artifact. `verify="full"` digests every file; `poison` (1..255) is a debug fill of memory.
+
+    `weights` is the checkpoint directory of an artifact that maps its weights; all their bytes are compared.
 
     For CUDA targets: the index of the device; for debugging `cuda_mode="eager"`, launches one by one instead of
     graphs, and the driver library if it is not libcuda.so.1.
@@ -56,7 +60,7 @@ def load(
     providers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
     driver = None if cuda_driver is None else os.fsencode(cuda_driver)
     options = LoadOptions(verify == "full", len(addresses), providers, poison, device,
-                          _CUDA_MODES.index(cuda_mode), 0, driver)
+                          _CUDA_MODES.index(cuda_mode), 0, driver, None if weights is None else os.fsencode(weights))
     handle = ctypes.c_void_p()
     _Caller()(interface().open, os.fsencode(path), ctypes.byref(options), ctypes.byref(handle))
     return Runtime(handle)
@@ -77,6 +81,7 @@ class Runtime:
     def step(self, upload: Array, keep_rows: Array, logit_rows: Array, eager: bool = False) -> None:
         """Run one step: upload int32 [n, 5]; keep_rows index its rows, logit_rows index the kept rows.
 
+        In this version keep_rows must be all rows: a decoder that skips rows would need bounded replay.
         On a CUDA target it returns once the work is on the device's stream.
         """
         inputs, _ = _step_inputs(upload, keep_rows, logit_rows, eager)
@@ -95,8 +100,12 @@ class Runtime:
         return self._view(interface().state, name)
 
     def write_state(self, name: str, values: Array) -> None:
-        """Overwrite a whole state tensor: for tests and rollback."""
-        data = np.ascontiguousarray(values)
+        """Overwrite a whole state tensor, with values of the form that `state` gives: for tests and rollback."""
+        held, given = self.state(name), np.asarray(values)
+        if (given.dtype, given.shape) != (held.dtype, held.shape):
+            raise Dsv41cError("DSV41C-E0801", f"state {name}", found=f"{given.dtype} {list(given.shape)}",
+                              needed=f"{held.dtype} {list(held.shape)}", do="convert the array")
+        data = np.ascontiguousarray(given)
         self._call(interface().state_write, self._handle, name.encode(), data.ctypes.data, data.nbytes)
 
     def graph_bench(self, replays: int = 21) -> dict[str, Any]:
@@ -112,8 +121,9 @@ class Runtime:
         return interface().num_records(self._handle)
 
     def records(self, since: int = 0) -> list[DecisionRecord]:
-        """Decision records from number `since` on; the newest 65,536 are kept."""
-        return [self._record(index) for index in range(since, self.num_records())]
+        """Decision records from number `since` on, as far as they are kept: the newest 65,536."""
+        count = self.num_records()
+        return [self._record(index) for index in range(max(since, count - KEPT_RECORDS, 0), count)]
 
     def report(self) -> dict[str, Any]:
         """Memory, launches, ATen allocations and limits as found at load."""
@@ -178,7 +188,16 @@ class _Caller:
 
     def __call__(self, function: Any, *arguments: Any) -> None:
         if function(*arguments, ctypes.byref(self._error)) != 0:
-            raise Dsv41cError.from_json(json.loads(self._text.value))
+            raise _reported(self._text.value)
+
+
+def _reported(text: bytes) -> Dsv41cError:
+    """The error in `text`; text of another form is not lost either."""
+    try:
+        return Dsv41cError.from_json(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Dsv41cError("DSV41C-E0802", "internal failure", found=text.decode(errors="replace") or "no message",
+                           needed="an error report as JSON", do="report it with the plan and the inputs")
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ from dsv41c.runtime.library import core_library
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 MAX_DIMS = 6
+PROVIDER_ABI = 2  # DSV41C_PROVIDER_ABI
 _CPU = -1  # dsv41c_binding.device
 DTYPE_CODES: dict[torch.dtype, int] = {
     torch.float32: 0, torch.bfloat16: 1, torch.float8_e4m3fn: 2, torch.float8_e8m0fnu: 3, torch.int8: 4,
@@ -58,7 +59,14 @@ def _provider() -> _Provider:
     function = core_library().dsv41c_cpu_provider
     function.restype = ctypes.POINTER(_Provider)
     provider: _Provider = function().contents
+    check_abi(provider.abi)
     return provider
+
+
+def check_abi(abi: int) -> None:
+    if abi != PROVIDER_ABI:
+        raise Dsv41cError("DSV41C-E0303", "native library", found=f"provider interface {abi}",
+                          needed=f"provider interface {PROVIDER_ABI}", do="install matching versions of the package")
 
 
 def encode_attribute(value: Any) -> Any:
@@ -109,7 +117,7 @@ def run_native(
 ) -> None:
     """Bind and launch once; E0302 with the kernel's message when it refuses the tensors."""
     handle = _prepared(entry, json.dumps(attributes, sort_keys=True))
-    described = (_Tensor * len(tensors))(*(_describe(t) for t in tensors))
+    described = (_Tensor * len(tensors))(*(_describe(t, entry) for t in tensors))
     scratch = torch.empty(max(scratch_bytes, 1), dtype=torch.uint8)
     binding = _Binding(described, len(tensors), _CPU, 0, scratch.data_ptr(), scratch_bytes, None)
     bound = ctypes.c_void_p()
@@ -123,9 +131,14 @@ def run_native(
         raise _failed(entry, text)
 
 
-def _describe(tensor: torch.Tensor | None) -> _Tensor:
+def _describe(tensor: torch.Tensor | None, entry: str) -> _Tensor:
     if tensor is None:
         return _Tensor(None, 0, -1)
+    if tensor.dtype not in DTYPE_CODES or tensor.dim() > MAX_DIMS:
+        names = " ".join(str(dtype).removeprefix("torch.") for dtype in DTYPE_CODES)
+        raise Dsv41cError("DSV41C-E0302", f"native kernel {entry}", found=f"{tensor.dtype} {list(tensor.shape)}",
+                          needed=f"at most {MAX_DIMS} dimensions of one of: {names}",
+                          do="check the call against the op's schema")
     pad = (0,) * (MAX_DIMS - tensor.dim())
     return _Tensor(tensor.data_ptr(), DTYPE_CODES[tensor.dtype], tensor.dim(),
                    (ctypes.c_int64 * MAX_DIMS)(*tensor.shape, *pad),

@@ -1,13 +1,15 @@
-"""merge_equal_calls: two calls of one op with equal arguments and no effects between them become one call.
+"""merge_equal_calls: two calls of one op with equal arguments and no write between them become one call.
 
     %a = rms_norm(%x, %w, eps); %b = rms_norm(%x, %w, eps)   →   %a = rms_norm(%x, %w, eps)
 """
 
 from __future__ import annotations
 
-import torch
+from dataclasses import dataclass, field
+
 from torch import fx
 
+from dsv41c.compiler.program import memory_root, written_arguments
 from dsv41c.passes.base import PassResult
 
 
@@ -15,39 +17,51 @@ class MergeEqualCalls:
     name = "merge_equal_calls"
 
     def apply(self, graph: fx.Graph) -> PassResult:
-        """A call that reads state is merged only while no write to that state lies between the two."""
-        result, num_matches = fx.Graph(), 0
-        copied: dict[fx.Node, fx.Node] = {}
-        seen: dict[object, fx.Node] = {}
-        version: dict[fx.Node, int] = {}
+        """A call is merged only while nothing has written what it reads, nor the earlier result, in between."""
+        merged = _Merged()
         for node in graph.nodes:
-            key = _key(node, copied, version)
-            if key is not None and key in seen:
-                copied[node] = seen[key]
-                num_matches += 1
-                continue
-            copied[node] = result.node_copy(node, copied.__getitem__)
-            copied[node].meta = dict(node.meta)
-            for written in _written(node):
-                version[copied[written]] = version.get(copied[written], 0) + 1
-            if key is not None:
-                seen[key] = copied[node]
-        return PassResult(result, num_matches)
+            merged.take(node)
+        return PassResult(merged.graph, merged.num_matches)
 
 
-def _key(node: fx.Node, copied: dict[fx.Node, fx.Node], version: dict[fx.Node, int]) -> object:
-    """Equal keys mean equal results; None for what may not be merged."""
-    if node.op != "call_function" or any(_written(node)):
-        return None
-    args = fx.node.map_arg(node.args, lambda n: (copied[n], version.get(copied[n], 0)))
-    kwargs = fx.node.map_arg(node.kwargs, lambda n: (copied[n], version.get(copied[n], 0)))
-    return node.target, repr(args), repr(sorted(kwargs.items()))
+@dataclass
+class _Merged:
+    """The new graph while it grows. Versions count writes by the tensor that owns the memory."""
 
+    graph: fx.Graph = field(default_factory=fx.Graph)
+    num_matches: int = 0
+    _copied: dict[fx.Node, fx.Node] = field(default_factory=dict)
+    _version: dict[fx.Node, int] = field(default_factory=dict)
+    _seen: dict[object, tuple[fx.Node, int]] = field(default_factory=dict)  # with the result's version then
 
-def _written(node: fx.Node) -> list[fx.Node]:
-    """Arguments that the call mutates, from its schema."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return []
-    declared = node.target._schema.arguments
-    return [a for a, d in zip(node.args, declared, strict=False)
-            if isinstance(a, fx.Node) and d.alias_info is not None and d.alias_info.is_write]
+    def take(self, node: fx.Node) -> None:
+        key = self._key(node)
+        if key is not None and key in self._seen:
+            earlier, version = self._seen[key]
+            if self._version_of(earlier) == version:
+                self._copied[node] = earlier
+                self.num_matches += 1
+                return
+        copy = self.graph.node_copy(node, self._copied.__getitem__)
+        copy.meta = dict(node.meta)
+        self._copied[node] = copy
+        for argument in written_arguments(node):
+            root = memory_root(self._copied[argument])
+            self._version[root] = self._version.get(root, 0) + 1
+        if key is not None:
+            self._seen[key] = (copy, self._version_of(copy))
+
+    def _key(self, node: fx.Node) -> object:
+        """Equal keys mean equal results; None for what may not be merged."""
+        if node.op != "call_function" or any(written_arguments(node)):
+            return None
+        given = (list(node.args), sorted(node.kwargs.items()))
+        return node.target, repr(fx.node.map_arg(given, self._versioned))
+
+    def _versioned(self, node: fx.Node) -> tuple[fx.Node, int]:
+        copy = self._copied[node]
+        return copy, self._version_of(copy)
+
+    def _version_of(self, node: fx.Node) -> int:
+        return self._version.get(memory_root(node), 0)
+

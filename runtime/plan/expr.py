@@ -60,6 +60,33 @@ def symbols_of(expr: Expr) -> frozenset[str]:
     return frozenset({expr}) if isinstance(expr, str) else frozenset()
 
 
+def never_falls(expr: Expr) -> bool:
+    """By form alone: the value never falls as a symbol grows. False says only that the form does not show it."""
+    if not isinstance(expr, Binary) or not symbols_of(expr):
+        return True
+    a, b = expr.a, expr.b
+    if expr.op == "-" or expr.op in DIVISIONS:
+        return never_falls(a) and not symbols_of(b)
+    if expr.op == "*":
+        return (never_falls(a) and never_falls(b) and (not symbols_of(b) or _is_never_negative(a))
+                and (not symbols_of(a) or _is_never_negative(b)))
+    return never_falls(a) and never_falls(b)
+
+
+def _is_never_negative(expr: Expr) -> bool:
+    """By form, for symbols of at least 1."""
+    if isinstance(expr, Binary):
+        return expr.op != "-" and _is_never_negative(expr.a) and _is_never_negative(expr.b)
+    return isinstance(expr, str) or expr >= 0
+
+
+def to_text(expr: Expr) -> str:
+    """Compact JSON, for messages."""
+    if isinstance(expr, Binary):
+        return f'["{expr.op}",{to_text(expr.a)},{to_text(expr.b)}]'
+    return f'"{expr}"' if isinstance(expr, str) else str(expr)
+
+
 def to_json(expr: Expr) -> object:
     """The expression as JSON values."""
     if isinstance(expr, Binary):

@@ -16,7 +16,7 @@ from dsv41c.runtime.plan.cuda_bodies import (
     TensorParam,
 )
 from dsv41c.runtime.plan.format import MAX_BLOCK_THREADS, MAX_GRID, MAX_SHARED_BYTES
-from dsv41c.runtime.plan.verify_geometry import broken, check_index, evaluate_at
+from dsv41c.runtime.plan.verify_geometry import broken, check_index, evaluate_at, evaluate_extent
 
 _DIGEST = re.compile(r"^[0-9a-f]{64}$")
 
@@ -41,7 +41,7 @@ def _check_launch(launch: CudaLaunch, symbols: Mapping[str, int], scratch_bytes:
             if param.index < 0:
                 raise broken("argument index out of range", place, param.index, "at least 0")
         elif isinstance(param, ScratchParam):
-            offset = evaluate_at(param.offset, symbols, place)
+            offset = evaluate_extent(param.offset, symbols, place)
             if not 0 <= offset <= scratch_bytes:
                 raise broken("parameter outside the scratch", place, offset, f"0 to {scratch_bytes}")
         elif isinstance(param, Int32Param):
@@ -59,7 +59,7 @@ def _check_shape(launch: CudaLaunch, symbols: Mapping[str, int], where: str) -> 
         if len(sizes) != 3:
             raise broken(f"bad {name}", where, f"{len(sizes)} dimensions", "3 dimensions")
     for size, most in zip(launch.grid, MAX_GRID, strict=True):
-        blocks = evaluate_at(size, symbols, where)
+        blocks = evaluate_extent(size, symbols, where)
         if not 1 <= blocks <= most:
             raise broken("bad grid", where, blocks, f"1 to {most} blocks")
     threads = math.prod(launch.block)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dsv41c.runtime.plan.errors import Dsv41cError
-from dsv41c.runtime.plan.expr import Expr, evaluate, symbols_of
+from dsv41c.runtime.plan.expr import Expr, evaluate, never_falls, symbols_of, to_text
 from dsv41c.runtime.plan.schema import DTYPES, MAX_BYTES, Launch, Method
 
 
@@ -57,6 +57,17 @@ def evaluate_at(expr: Expr, symbols: Mapping[str, int], where: str) -> int:
                           do=error.do) from error
 
 
+def evaluate_extent(expr: Expr, symbols: Mapping[str, int], where: str) -> int:
+    """Of a size, stride, offset or grid: never falls as the symbol grows, so that what holds at a point holds below."""
+    if isinstance(expr, int):
+        return expr
+    value = evaluate_at(expr, symbols, where)
+    if not never_falls(expr):
+        raise broken("expression may fall as the symbol grows", where, to_text(expr),
+                     "no symbol after - or as a divisor, no negative factor of one")
+    return value
+
+
 @dataclass(frozen=True)
 class Shape:
     """Sizes and strides of a tensor at one value of its symbol."""
@@ -83,8 +94,8 @@ def shape_at(
     if len(sizes) != len(strides):
         raise broken("sizes and strides differ in length", where, f"{len(sizes)} and {len(strides)}",
                      "equal lengths")
-    shape = Shape(tuple(evaluate_at(size, symbols, where) for size in sizes),
-                  tuple(evaluate_at(stride, symbols, where) for stride in strides), dtype)
+    shape = Shape(tuple(evaluate_extent(size, symbols, where) for size in sizes),
+                  tuple(evaluate_extent(stride, symbols, where) for stride in strides), dtype)
     if any(size < 1 for size in shape.sizes):
         raise broken("size below 1", where, numbers(shape.sizes), "sizes of at least 1")
     if any(stride < 0 for stride in shape.strides):

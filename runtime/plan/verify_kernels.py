@@ -33,9 +33,11 @@ from dsv41c.runtime.plan.verify_geometry import (
     check_index,
     check_offset,
     evaluate_at,
+    evaluate_extent,
     shape_at,
 )
 from dsv41c.runtime.plan.verify_lifetimes import Lifetime, check_disjoint_lives
+from dsv41c.runtime.plan.verify_values import points_of
 
 
 @dataclass(frozen=True)
@@ -59,13 +61,13 @@ class KernelFacts:
 
 
 def check_kernels(plan: Plan) -> list[KernelFacts]:
-    """Checks each kernel at the bounds of every method that launches it (at one row when none does)."""
+    """Checks each kernel at the points of every method that launches it (at one row when none does)."""
     points: list[set[int]] = [set() for _ in plan.kernels]
-    bounds = {symbol.name: (symbol.lo, symbol.hi) for symbol in plan.symbols}
+    symbols = {symbol.name: symbol for symbol in plan.symbols}
     for method in plan.methods:
         for launch in (launch for step in method.steps for launch in step.launches):
             if 0 <= launch.kernel < len(plan.kernels):
-                points[launch.kernel].update(bounds[method.symbol])
+                points[launch.kernel].update(points_of(method, symbols[method.symbol]))
     return [_check_kernel(kernel, f"kernel {index} {kernel.op}", sorted(points[index] or {1}))
             for index, kernel in enumerate(plan.kernels)]
 
@@ -73,7 +75,7 @@ def check_kernels(plan: Plan) -> list[KernelFacts]:
 def _check_kernel(kernel: Kernel, where: str, points: Sequence[int]) -> KernelFacts:
     facts = KernelFacts(isinstance(kernel.body, CompositeBody))
     for rows in points:
-        scratch = evaluate_at(kernel.scratch_bytes, {ROWS: rows}, where)
+        scratch = evaluate_extent(kernel.scratch_bytes, {ROWS: rows}, where)
         if scratch < 0:
             raise broken("negative scratch", where, scratch, "at least 0 bytes")
         facts.scratch_bytes[rows] = scratch
@@ -117,7 +119,7 @@ def _place(
         if local.index < 0:
             raise broken("argument index out of range", where, local.index, "at least 0")
         return PlacedLocal(index, Range(f"argument {local.index}", 0, shape.span_bytes))
-    offset = evaluate_at(local.offset, symbols, where)
+    offset = evaluate_extent(local.offset, symbols, where)
     if isinstance(local, ViewLocal):
         check_index(local.of, index, "view base", where)
         base = placed[local.of]

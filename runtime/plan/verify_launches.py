@@ -22,7 +22,7 @@ from dsv41c.runtime.plan.verify_cuda import check_cuda_arguments
 from dsv41c.runtime.plan.verify_dataflow import launches_of
 from dsv41c.runtime.plan.verify_geometry import broken, check_index, launch_place, value_place
 from dsv41c.runtime.plan.verify_kernels import KernelFacts
-from dsv41c.runtime.plan.verify_values import Placed
+from dsv41c.runtime.plan.verify_values import Placed, points_of
 
 
 def check_launches(
@@ -52,10 +52,10 @@ def _check_scratch(
         if not isinstance(method.values[launch.scratch].storage, ArenaStorage):
             raise broken("scratch outside the arena", where, value_place(method, launch.scratch),
                          "a value with arena storage")
-    for rows, is_hi in ((symbol.lo, False), (symbol.hi, True)):
+    for rows in points_of(method, symbol):
         needed, size = facts.scratch_bytes[rows], 0
         if launch.scratch is not None:
-            bytes_ = placed[launch.scratch].at(is_hi)
+            bytes_ = placed[launch.scratch].ranges[rows]
             size = bytes_.end - bytes_.begin
         if size < needed:
             raise broken("scratch is too small", where, f"{size} bytes at {symbol.name} = {rows}",
@@ -74,16 +74,22 @@ def _check_written(method: Method, launch: Launch, placed: Sequence[Placed], whe
 
 
 def _check_overlaps(method: Method, launch: Launch, placed: Sequence[Placed], where: str) -> None:
-    """Ranges at the bound: torch and the native kernels both rely on it and check nothing."""
+    """Torch and the native kernels both rely on it and check nothing."""
     values = [(a.value, isinstance(a, (Out, InOut))) for a in launch.tensors if not isinstance(a, Absent)]
     if launch.scratch is not None:
         values.append((launch.scratch, True))
     for i, (first, first_written) in enumerate(values):
         for second, second_written in values[i + 1:]:
-            if (first_written or second_written) and placed[first].hi.overlaps(placed[second].hi):
-                raise broken("written tensor overlaps another", where,
-                             f"{value_place(method, first)} at {placed[first].hi}",
-                             f"no byte of {value_place(method, second)} at {placed[second].hi}")
+            if first_written or second_written:
+                _check_apart(method, first, second, placed, where)
+
+
+def _check_apart(method: Method, left: int, right: int, placed: Sequence[Placed], where: str) -> None:
+    for point in sorted(placed[left].ranges, reverse=True):
+        first, second = placed[left].ranges[point], placed[right].ranges[point]
+        if first.overlaps(second):
+            raise broken("written tensor overlaps another", where, f"{value_place(method, left)} at {first}",
+                         f"no byte of {value_place(method, right)} at {second}")
 
 
 def _check_body_arguments(
@@ -98,8 +104,8 @@ def _check_body_arguments(
         value = method.values[argument.value]
         if value.dtype != dtype:
             raise broken("argument of the wrong dtype", where, f"argument {index} {value.dtype}", dtype)
-        for rows, is_hi in ((symbol.lo, False), (symbol.hi, True)):
-            bytes_ = placed[argument.value].at(is_hi)
+        for rows in points_of(method, symbol):
+            bytes_ = placed[argument.value].ranges[rows]
             if facts.span_bytes[rows, index] > bytes_.end - bytes_.begin:
                 raise broken("argument is too small", where,
                              f"argument {index}, {bytes_.end - bytes_.begin} bytes",

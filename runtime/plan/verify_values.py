@@ -1,7 +1,8 @@
-"""Rules of a method's values; placing them gives each one's root and byte range at both bounds."""
+"""Rules of a method's values; placing them gives each one's root and byte range at every point."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dsv41c.runtime.plan.expr import evaluate, symbols_of
@@ -29,7 +30,7 @@ from dsv41c.runtime.plan.verify_geometry import (
     add_offset,
     broken,
     check_index,
-    evaluate_at,
+    evaluate_extent,
     numbers,
     shape_at,
     value_place,
@@ -39,37 +40,38 @@ from dsv41c.runtime.plan.verify_tables import check_range
 
 @dataclass(frozen=True)
 class Placed:
-    """A value's root (itself unless it is a view), the root's storage and its bytes at lo and hi."""
+    """A value's root (itself unless it is a view), the root's storage and its bytes at each of the method's points."""
 
     root: int
     storage: Storage
-    lo: Range
-    hi: Range
+    ranges: Mapping[int, Range]
 
-    def at(self, is_hi: bool) -> Range:
-        return self.hi if is_hi else self.lo
+    @property
+    def hi(self) -> Range:
+        return self.ranges[max(self.ranges)]
+
+
+def points_of(method: Method, symbol: Symbol) -> list[int]:
+    """Values of the symbol at which everything is checked: the bounds and the buckets, ascending."""
+    return sorted({symbol.lo, symbol.hi, *method.buckets})
 
 
 def place_values(plan: Plan, method: Method, symbol: Symbol) -> list[Placed]:
     """Checks every value of the method; views only look at earlier values."""
     if not 0 <= method.arena_bytes <= MAX_BYTES:
         raise broken("bad memory size", f"method {method.name}", method.arena_bytes, f"0 to {MAX_BYTES}")
-    placed: list[Placed] = []
+    points, placed = points_of(method, symbol), list[Placed]()
     for index, value in enumerate(method.values):
         where = value_place(method, index)
         _check_form(value, symbol.name, where)
         if isinstance(value.storage, ViewStorage):
             check_index(value.storage.of, index, "view base", where)
-        lo = _range_at(plan, method, value, placed, (symbol.name, symbol.lo, False), where)
-        hi = _range_at(plan, method, value, placed, (symbol.name, symbol.hi, True), where)
+        ranges = {point: _range_at(plan, method, value, placed, (symbol.name, point), where) for point in points}
         if isinstance(value.storage, ViewStorage):
             base = placed[value.storage.of]
-            placed.append(Placed(base.root, base.storage, lo, hi))
-            continue
-        if lo.end > hi.end:
-            raise broken("value shrinks as the symbol grows", where, f"{lo.end} then {hi.end}",
-                         "no shrinking")
-        placed.append(Placed(index, value.storage, lo, hi))
+            placed.append(Placed(base.root, base.storage, ranges))
+        else:
+            placed.append(Placed(index, value.storage, ranges))
     return placed
 
 
@@ -83,15 +85,15 @@ def _check_form(value: Value, symbol: str, where: str) -> None:
 
 
 def _range_at(
-    plan: Plan, method: Method, value: Value, placed: list[Placed], point: tuple[str, int, bool], where: str
+    plan: Plan, method: Method, value: Value, placed: list[Placed], point: tuple[str, int], where: str
 ) -> Range:
-    name, number, is_hi = point
+    name, number = point
     symbols = {name: number}
     shape = shape_at(value.sizes, value.strides, value.dtype, symbols=symbols, where=where)
     storage = value.storage
     if isinstance(storage, ViewStorage):
-        base = placed[storage.of].at(is_hi)
-        begin = add_offset(base.begin, evaluate_at(storage.offset, symbols, where), value.dtype, where)
+        base = placed[storage.of].ranges[number]
+        begin = add_offset(base.begin, evaluate_extent(storage.offset, symbols, where), value.dtype, where)
         view = Range(base.region, begin, begin + shape.span_bytes)
         if view.begin < base.begin or view.end > base.end:
             raise broken("view outside its base", where, str(view), str(base))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from dsv41c.compiler.driver import compile_checkpoint
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.runtime.load import load

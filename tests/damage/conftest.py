@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from dsv41c.compiler import driver
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.options import CompileOptions
+from dsv41c.compiler.weights import weight_recipes
 from tests.damage.command import Command, Ended, check_refusal, runner, tree
 
 SIZES = {"max_model_len": 64, "block_size": 16, "max_num_seqs": 4, "max_num_batched_tokens": 24}
@@ -82,9 +84,11 @@ def planned(tiny_checkpoint: Path) -> driver.Compiled:
 @pytest.fixture
 def quick_compile(planned: driver.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
     """`compile` reads, checks and writes as always; the plan and the self-test are those of the tiny checkpoint."""
-    from dataclasses import replace
+    def quick(view: CheckpointView, options: CompileOptions, progress: object) -> driver.Compiled:
+        recipes = weight_recipes(view, planned.options)
+        return replace(planned, view=view, recipes={name: recipes[name] for name in planned.recipes})
 
-    monkeypatch.setattr(driver, "compile_plan", lambda view, options, progress: replace(planned, view=view))
+    monkeypatch.setattr(driver, "compile_plan", quick)
     monkeypatch.setattr(driver, "record_self_test", lambda *_: driver.SelfTest((1,), (2,)))
 
 

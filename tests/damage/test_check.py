@@ -12,6 +12,7 @@ import torch
 
 from dsv41c.compiler import stepwise
 from tests.damage.command import Command, check_refusal
+from tests.damage.conftest import SIZES
 from tests.damage.seal import change_plan
 from tests.damage.shard import header_of
 from tests.damage.test_artifact_files import WEIGHTS
@@ -52,6 +53,15 @@ def test_with_the_reference(artifact: Path, command: Command) -> None:
                 for m in json.loads((artifact / "plan.json").read_text())["methods"]]
     assert (result["steps"], result["launches"]) == (2, sum(launches))
     assert 0 < result["distance"] < 2e-2
+
+
+def test_weights_that_stay_in_the_checkpoint(compiled_artifact: Callable[..., Path], tiny_checkpoint: Path,
+                                             sound: Path, command: Command) -> None:
+    mapped = compiled_artifact("tiny", 0, **SIZES, weights="map")
+    ended = command("check", mapped, "--weights", tiny_checkpoint, "--json")
+    assert ended.code == 0, ended.err
+    assert ended.json["weights"] == command("check", sound, "--json").json["weights"]
+    assert command("check", mapped).code == 2
 
 
 @pytest.mark.parametrize(("name", "index", "code", "words"), [

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.damage.conftest import OPTIONS, Refused
 from tests.damage.command import Command, check_refusal
+from tests.damage.conftest import OPTIONS, Refused
 from tests.damage.shard import CUTS, Change, Tensor, change_shard, cut, cuts, read_shard
 
 SHARDS = tuple(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3))

@@ -27,8 +27,8 @@ class Preset(StrEnum):
     flash = "flash"
 
 
-@checkpoint_app.command()
-def make(
+@checkpoint_app.command("make")
+def make_command(
     output: Annotated[Path, typer.Option("-o", "--output", help="Directory to write; it must not exist.")],
     config: Annotated[
         Preset, typer.Option(help="Model: tiny and demo for tests (demo with the real tokenizer), "

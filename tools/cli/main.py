@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import sys
@@ -58,8 +59,29 @@ def main() -> None:
     """Never returns: ends the process with an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # whatever the locale says: text and JSON are UTF-8
-    sys.exit(run(sys.argv[1:]))
+            # Whatever the locale says, text and JSON are UTF-8; what UTF-8 cannot hold (a file name, say) is escaped.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    sys.exit(_flushed(run(sys.argv[1:])))
+
+
+def _flushed(code: int) -> int:
+    """An answer that could not be written is no success: the disk behind stdout may be full."""
+    try:
+        if sys.stdout is None:
+            raise OSError("stdout is closed")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None  # the reader has had enough; nothing is left to flush at exit
+        return code
+    except (OSError, ValueError) as error:
+        return code or _unwritten(error)
+    return code
+
+
+def _unwritten(error: Exception) -> int:
+    sys.stdout = None
+    print(f"the output cannot be written: {error}", file=sys.stderr)
+    return MEMORY
 
 
 def run(arguments: list[str]) -> int:
@@ -67,11 +89,18 @@ def run(arguments: list[str]) -> int:
     try:
         app(arguments)
     except SystemExit as end:
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":
+            return 0  # click's mark of a reader that has closed stdout, which it ends with 1
         return end.code if isinstance(end.code, int) else INTERNAL
     except Dsv41cError as error:
         return _report(error, arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        return 0  # whoever reads stdout has closed it
+    except OSError as error:
+        # Files are written and read under typed errors; what is left is stdout on a full disk.
+        return _unwritten(error) if error.errno in (errno.ENOSPC, errno.EDQUOT) else _report_internal(error, arguments)
     except MemoryError:
         print("out of memory", file=sys.stderr)
         return MEMORY

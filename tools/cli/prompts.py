@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.requests import Request
 
 Encode = Callable[[str], list[int]]
+_ID = re.compile(r"[+-]?[0-9]{1,30}")
 LINE_KEYS = ("prompt", "prompt_ids", *(f.name for f in dataclasses.fields(Request) if f.name != "prompt_ids"))
 
 
@@ -25,17 +27,18 @@ class PromptOptions:
     prompts_file: Path | None
     defaults: Request
 
-    def requests(self, encode: Encode) -> list[Request]:
+    def requests(self, encode: Encode) -> dict[str, Request]:
+        """By the place each one comes from, which later checks name."""
         given = [x for x in (self.prompt, self.prompt_ids, self.prompts_file) if x is not None]
         if len(given) != 1:
             raise _bad("prompt options", f"{len(given)} of --prompt, --prompt-ids, --prompts-file", "exactly one")
         if self.prompt is not None:
-            return [self._request(encode(self.prompt))]
+            return {"--prompt": self._request(encode(self.prompt))}
         if self.prompt_ids is not None:
-            return [self._request(parse_ids(self.prompt_ids))]
+            return {"--prompt-ids": self._request(parse_ids(self.prompt_ids))}
         assert self.prompts_file is not None
-        return [self._line(text, f"{self.prompts_file}:{number}", encode)
-                for number, text in _lines(self.prompts_file)]
+        places = {f"{self.prompts_file}:{number}": text for number, text in _lines(self.prompts_file)}
+        return {place: self._line(text, place, encode) for place, text in places.items()}
 
     def _request(self, ids: Sequence[int]) -> Request:
         return dataclasses.replace(self.defaults, prompt_ids=ids)
@@ -64,8 +67,8 @@ def parse_ids(text: str) -> list[int]:
     """`1,2,3`; blanks around a number are allowed."""
     ids = []
     for index, piece in enumerate(text.split(",")):
-        if not piece.strip().lstrip("-").isdecimal():
-            raise _bad(f"--prompt-ids, id at index {index}", repr(piece), "integers separated by commas")
+        if not _ID.fullmatch(piece.strip()):
+            raise _bad(f"--prompt-ids, id at index {index}", repr(piece[:40]), "integers separated by commas")
         ids.append(int(piece))
     return ids
 

@@ -35,6 +35,8 @@ def run_command(
     ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on after the end of sequence.")] = False,
     eager: Annotated[bool, typer.Option("--eager", help="Bind at the exact size even where a bucket fits.")] = False,
     verify: Annotated[Verify, typer.Option(help="full: check the digest of every file.")] = Verify.header,
+    weights: Annotated[Path | None, typer.Option(metavar="DIR", help="Checkpoint of an artifact that maps its weights; "
+                                                 "its bytes must be those that were compiled.")] = None,
     dump_logits: Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Write float32 logits: array r{i} for "
                                                      "request i, one row for each returned token.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
@@ -45,7 +47,9 @@ def run_command(
 
     settings = Request((), max_new_tokens, temperature=temperature, top_p=top_p, seed=seed, ignore_eos=ignore_eos)
     options = PromptOptions(prompt, prompt_ids, prompts_file, settings)
-    outcome = _run(artifact, options, _Modes(verify.value, eager, dump_logits is not None))
+    if dump_logits is not None:
+        _check_writable(dump_logits)
+    outcome = _run(artifact, options, _Modes(verify.value, weights, eager, dump_logits is not None))
     if dump_logits is not None:
         _write_logits(dump_logits, outcome.completions)
     if as_json:
@@ -57,6 +61,7 @@ def run_command(
 @dataclass(frozen=True)
 class _Modes:
     verify: str
+    weights: Path | None
     eager: bool
     keep_logits: bool
 
@@ -98,11 +103,13 @@ def _run(artifact: Path, options: PromptOptions, modes: _Modes) -> _Outcome:
 
     limits = Limits.read(artifact)
     tokenizer = Tokenizer.read(artifact, limits.eos_ids)
-    requests = options.requests(lambda text: require(tokenizer, artifact).encode(text))
-    for index, request in enumerate(requests):
-        check_request(request, limits, f"request {index}")
+    placed = options.requests(lambda text: require(tokenizer, artifact).encode(text))
+    for place, request in placed.items():
+        check_request(request, limits, place)
+    requests = list(placed.values())
     most = sum(r.max_new_tokens for r in requests)
-    with load(artifact, modes.verify) as runtime, counter("tokens", most) as on_token:  # type: ignore[arg-type]
+    runtime = load(artifact, modes.verify, weights=modes.weights)  # type: ignore[arg-type]
+    with runtime, counter("tokens", most) as on_token:
         recorded = _Recorded(runtime)
         start = time.perf_counter()
         completions = generate(recorded, limits, requests, eager=modes.eager, keep_logits=modes.keep_logits,
@@ -135,6 +142,18 @@ def summarise_steps(records: Sequence[DecisionRecord]) -> str:
         name = f"{record.method}@{record.bucket}{' eager' if record.eager else ''}"
         spent.setdefault(name, []).append(record.us)
     return ", ".join(f"{name} x{len(us)} {sum(us) / len(us):.0f} us" for name, us in spent.items())
+
+
+def _check_writable(path: Path) -> None:
+    """Before the work, so that its result is not lost to a path that cannot be written (E0606)."""
+    from dsv41c.runtime.plan.errors import Dsv41cError
+
+    found = "a directory" if path.is_dir() else None if path.parent.is_dir() else f"no directory {path.parent}"
+    if found is None and not os.access(path.parent, os.W_OK):
+        found = f"no permission to write in {path.parent}"
+    if found is not None:
+        raise Dsv41cError("DSV41C-E0606", "logits cannot be written", where=str(path), found=found,
+                          needed="a file name in a writable directory", do="choose another --dump-logits")
 
 
 def _write_logits(path: Path, completions: Sequence[Completion]) -> None:

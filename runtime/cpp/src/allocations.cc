@@ -1,31 +1,37 @@
 // operator new of this library only: counts, so that a test can prove that a bucketed step allocates nothing.
 #include "allocations.h"
 
+#include <dlfcn.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
 
-// Hidden at the symbol level: neither the host's operator new is replaced, nor is ours by the host's.
+// Hidden at the symbol level: calls from inside this library come here, nobody else's do. The memory is that of the
+// process's own operator new, whichever it is (libstdc++'s, a sanitizer's, the host's), and there is no operator
+// delete here: memory may come from the compiled part of libstdc++ as well as from this library, and the process's
+// own delete takes both.
 __asm__(
     ".hidden _Znwm\n.hidden _Znam\n.hidden _ZnwmSt11align_val_t\n.hidden _ZnamSt11align_val_t\n"
-    ".hidden _ZdlPv\n.hidden _ZdaPv\n.hidden _ZdlPvm\n.hidden _ZdaPvm\n"
-    ".hidden _ZdlPvSt11align_val_t\n.hidden _ZdaPvSt11align_val_t\n"
-    ".hidden _ZdlPvmSt11align_val_t\n.hidden _ZdaPvmSt11align_val_t\n");
+    ".hidden _ZnwmRKSt9nothrow_t\n.hidden _ZnamRKSt9nothrow_t\n");
 
 namespace {
 
 std::atomic<int64_t> total{0};
 
-void* allocate(std::size_t size, std::size_t alignment) {
-  total.fetch_add(1, std::memory_order_relaxed);
-  if (size == 0) size = 1;
-  void* memory = alignment <= alignof(std::max_align_t)
-                     ? std::malloc(size)
-                     : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (!memory) throw std::bad_alloc();
-  return memory;
+// The operator that this library would have called without the definitions below: hidden symbols are not found.
+template <class Function>
+Function process_operator(const char* name) {
+  void* const found = dlsym(RTLD_DEFAULT, name);
+  if (!found) std::abort();  // libstdc++ is linked and has them all
+  return reinterpret_cast<Function>(found);
 }
+
+template <class... Options>
+using New = void* (*)(std::size_t, Options...);
+
+void count() { total.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace
 
@@ -33,19 +39,33 @@ namespace dsv41c {
 int64_t heap_allocations() { return total.load(std::memory_order_relaxed); }
 }  // namespace dsv41c
 
-void* operator new(std::size_t size) { return allocate(size, 0); }
-void* operator new[](std::size_t size) { return allocate(size, 0); }
+void* operator new(std::size_t size) {
+  static const auto next = process_operator<New<>>("_Znwm");
+  count();
+  return next(size);
+}
+void* operator new[](std::size_t size) {
+  static const auto next = process_operator<New<>>("_Znam");
+  count();
+  return next(size);
+}
 void* operator new(std::size_t size, std::align_val_t alignment) {
-  return allocate(size, static_cast<std::size_t>(alignment));
+  static const auto next = process_operator<New<std::align_val_t>>("_ZnwmSt11align_val_t");
+  count();
+  return next(size, alignment);
 }
 void* operator new[](std::size_t size, std::align_val_t alignment) {
-  return allocate(size, static_cast<std::size_t>(alignment));
+  static const auto next = process_operator<New<std::align_val_t>>("_ZnamSt11align_val_t");
+  count();
+  return next(size, alignment);
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void* operator new(std::size_t size, const std::nothrow_t& tag) noexcept {
+  static const auto next = process_operator<New<const std::nothrow_t&>>("_ZnwmRKSt9nothrow_t");
+  count();
+  return next(size, tag);
+}
+void* operator new[](std::size_t size, const std::nothrow_t& tag) noexcept {
+  static const auto next = process_operator<New<const std::nothrow_t&>>("_ZnamRKSt9nothrow_t");
+  count();
+  return next(size, tag);
+}

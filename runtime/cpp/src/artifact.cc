@@ -54,9 +54,19 @@ void check_weight(const Weight& weight, const StoredTensor* stored) {
            "data aligned to its items");
 }
 
+void check_directory(const std::string& path, bool is_mapped, const std::string& weights) {
+  if (is_mapped != weights.empty()) return;
+  throw Error({.code = plan_format::E0901,
+               .subject = "weights of " + path,
+               .found = is_mapped ? "no checkpoint directory" : "the checkpoint directory " + weights,
+               .needed = is_mapped ? "the checkpoint in which this artifact leaves its weights"
+                                   : "none: this artifact holds its weights",
+               .action = is_mapped ? "run it with --weights DIR" : "leave out --weights"});
+}
+
 }  // namespace
 
-Artifact::Artifact(const std::string& path, bool verify_full) : path_(path) {
+Artifact::Artifact(const std::string& path, bool verify_full, const std::string& weights) : path_(path) {
   const Manifest manifest = read_manifest(path);
   check_files(manifest, path, verify_full);
   const MappedFile file(path + "/plan.json");
@@ -68,7 +78,11 @@ Artifact::Artifact(const std::string& path, bool verify_full) : path_(path) {
     refuse(plan_format::E0602, "plan.json of " + path, "model digest " + plan_.provenance.model_digest,
            "the manifest's model_digest " + manifest.model_digest);
   verify_plan(plan_);
+  const bool is_mapped = manifest.files.contains(MappedWeights::NAME);
+  check_directory(path, is_mapped, weights);
+  if (is_mapped) mapped_ = std::make_unique<MappedWeights>(path + "/" + MappedWeights::NAME, weights);
   map_weights();
+  if (mapped_) mapped_->check_digests();
 }
 
 void Artifact::map_weights() {
@@ -76,6 +90,10 @@ void Artifact::map_weights() {
   const auto index = read_index(path_);
   std::map<std::string, const SafetensorsFile*> opened;
   for (const Weight& weight : plan_.weights) {
+    if (mapped_ && mapped_->holds(weight.name)) {
+      weights_.push_back(mapped_->take(weight));
+      continue;
+    }
     const StoredTensor* stored = nullptr;
     if (const auto at = index.find(weight.name); at != index.end()) {
       const SafetensorsFile*& file = opened[at->second];

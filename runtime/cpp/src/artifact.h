@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "mapped_weights.h"
 #include "plan.h"
 #include "safetensors.h"
 
@@ -13,13 +14,15 @@ namespace dsv41c {
 class Artifact {
  public:
   // Checks format version, plan-only, features, file sizes and digests (of every file when `verify_full`, else of
-  // the plan and the weight index), verifies the plan, and maps the weights.
-  Artifact(const std::string& path, bool verify_full);
+  // the plan and the weight index), verifies the plan, and maps the weights. An artifact that leaves its weights in a
+  // checkpoint needs that directory as `weights`; another must not be given one (E0901).
+  Artifact(const std::string& path, bool verify_full, const std::string& weights);
 
   const std::string& path() const { return path_; }
   const Plan& plan() const { return plan_; }
   const std::vector<const StoredTensor*>& weights() const { return weights_; }  // by plan weight index
   int64_t weight_bytes() const;
+  int64_t gathered_weight_bytes() const { return mapped_ ? mapped_->gathered_bytes() : 0; }
 
  private:
   void map_weights();
@@ -27,6 +30,7 @@ class Artifact {
   std::string path_;
   Plan plan_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::unique_ptr<MappedWeights> mapped_;
   std::vector<const StoredTensor*> weights_;
 };
 

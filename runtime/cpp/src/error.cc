@@ -17,17 +17,27 @@ const plan_format::ErrorCode& entry_of(std::string_view code) {
   return *found;
 }
 
+// At the start of a character, so that the text stays UTF-8.
+std::string cut(const std::string& text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
+ErrorFields cut(const ErrorFields& fields, size_t most) {
+  ErrorFields result{fields.code, cut(fields.subject, most), {}, cut(fields.found, most), cut(fields.needed, most),
+                     cut(fields.action, most)};
+  if (fields.where) result.where = cut(*fields.where, most);
+  return result;
+}
+
 std::string render(const ErrorFields& fields) {
   const nlohmann::json where = fields.where ? nlohmann::json(*fields.where) : nlohmann::json(nullptr);
   const nlohmann::json object = {{"code", fields.code},     {"subject", fields.subject},
                                  {"where", where},          {"found", fields.found},
                                  {"needed", fields.needed}, {"do", fields.action}};
   return object.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-}
-
-std::string unexpected(const char* what) {
-  return render({.code = plan_format::E0802, .subject = "internal failure", .found = what,
-                 .needed = "no exception of this kind", .action = "report it with the plan and the inputs"});
 }
 
 }  // namespace
@@ -44,19 +54,42 @@ void write_error(dsv41c_error* error, std::string_view text) noexcept {
   error->text[bytes] = '\0';
 }
 
+namespace {
+
+Error unexpected(const char* what) {
+  return Error({.code = plan_format::E0802, .subject = "internal failure", .found = what,
+                .needed = "no exception of this kind", .action = "report it with the plan and the inputs"});
+}
+
+// A valid JSON document whatever the buffer holds: the fields are cut, the longest first, and never the document.
+void write_fields(dsv41c_error* error, const Error& thrown) {
+  std::string text = thrown.json();
+  const size_t room = error && error->capacity > 0 ? static_cast<size_t>(error->capacity - 1) : 0;
+  for (size_t most = room; text.size() > room && most > 0; most /= 2) text = render(cut(thrown.fields(), most / 2));
+  write_error(error, text.size() > room ? "" : text);
+}
+
+// Where not even the message can be made, the text is empty: the caller knows that the call failed.
+template <class F>
+void report(F&& write, dsv41c_error* error) noexcept {
+  try {
+    write();
+  } catch (...) {
+    write_error(error, "");
+  }
+}
+
+}  // namespace
+
 void write_current_exception(dsv41c_error* error) noexcept {
   try {
     throw;
   } catch (const Error& e) {
-    write_error(error, e.what());
+    report([&] { write_fields(error, e); }, error);
   } catch (const std::exception& e) {
-    try {
-      write_error(error, unexpected(e.what()));
-    } catch (...) {
-      write_error(error, e.what());
-    }
+    report([&] { write_fields(error, unexpected(e.what())); }, error);
   } catch (...) {
-    write_error(error, "an exception of unknown type");
+    report([&] { write_fields(error, unexpected("an exception of unknown type")); }, error);
   }
 }
 

@@ -38,7 +38,8 @@ class Error : public std::exception {
 
 // Copies text into the caller's buffer, cut to its capacity and zero-terminated; error may be null.
 void write_error(dsv41c_error* error, std::string_view text) noexcept;
-// Reports the exception in flight: an Error as its JSON, anything else as an E0802 that carries what().
+// Reports the exception in flight: an Error as its JSON, anything else as an E0802 that carries what(). The text is a
+// valid document at any capacity (fields are cut to fit), or empty where not even the empty fields fit.
 void write_current_exception(dsv41c_error* error) noexcept;
 
 // Runs f; 0, or 1 with the error written. Every extern "C" entry goes through it: nothing may throw across C.

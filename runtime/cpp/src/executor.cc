@@ -11,7 +11,7 @@
 namespace dsv41c {
 
 Executor::Executor(const std::string& path, const LoadOptions& options)
-    : artifact_(path, options.verify_full),
+    : artifact_(path, options.verify_full, options.weights),
       poison_(options.poison),
       kernels_(plan(), options.providers),
       backend_(make_backend(artifact_, kernels_, options.device)),
@@ -115,6 +115,7 @@ void Executor::write_state(const std::string& name, const void* data, int64_t by
                  .found = std::to_string(bytes) + " bytes",
                  .needed = std::to_string(needed) + " bytes, the whole tensor",
                  .action = "correct the call"});
+  upload_check_.check_written(plan().state[static_cast<size_t>(index)], data);
   const Entered entered(*backend_);
   backend_->write_state(index, data);
 }

@@ -20,6 +20,7 @@ struct LoadOptions {
   int32_t poison = 0;  // byte that fills the arena before every method, 0 = off
   std::vector<const dsv41c_provider*> providers;
   DeviceOptions device;
+  std::string weights;  // checkpoint directory of an artifact that maps its weights
 };
 
 // What ATen's own kernels allocate in one run of a method.

@@ -109,6 +109,36 @@ int64_t evaluate(const Expr& expr, const Symbols& symbols) {
   return apply(expr.op, a, b);
 }
 
+namespace {
+
+bool is_constant(const Expr& expr) {
+  return expr.kind != Expr::Kind::symbol && std::ranges::all_of(expr.operands, is_constant);
+}
+
+// By form, for symbols of at least 1.
+bool is_never_negative(const Expr& expr) {
+  if (expr.kind == Expr::Kind::constant) return expr.value >= 0;
+  return expr.op != Operator::subtract && std::ranges::all_of(expr.operands, is_never_negative);
+}
+
+}  // namespace
+
+bool never_falls(const Expr& expr) {
+  if (expr.kind != Expr::Kind::binary || is_constant(expr)) return true;
+  const Expr &a = expr.operands[0], &b = expr.operands[1];
+  switch (expr.op) {
+    case Operator::subtract:
+    case Operator::floordiv:
+    case Operator::ceildiv:
+      return never_falls(a) && is_constant(b);
+    case Operator::multiply:
+      return never_falls(a) && never_falls(b) && (is_constant(b) || is_never_negative(a)) &&
+             (is_constant(a) || is_never_negative(b));
+    default:
+      return never_falls(a) && never_falls(b);
+  }
+}
+
 void collect_symbols(const Expr& expr, std::set<std::string>& into) {
   if (expr.kind == Expr::Kind::symbol) into.insert(expr.symbol);
   for (const Expr& operand : expr.operands) collect_symbols(operand, into);

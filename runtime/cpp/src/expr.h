@@ -30,6 +30,8 @@ Expr parse_expr(const nlohmann::json& node, const Path& path);
 Expr parse_expr(const nlohmann::json& node, const std::string& path);
 // E0504 on an unknown symbol, a divisor below 1 or a result outside int64.
 int64_t evaluate(const Expr& expr, const Symbols& symbols);
+// By form alone: the value never falls as a symbol grows. False says only that the form does not show it.
+bool never_falls(const Expr& expr);
 void collect_symbols(const Expr& expr, std::set<std::string>& into);
 std::string to_text(const Expr& expr);  // compact JSON, for messages
 

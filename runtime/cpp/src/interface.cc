@@ -17,20 +17,41 @@ namespace {
 using dsv41c::Error;
 namespace plan_format = dsv41c::plan_format;
 
+[[noreturn]] void bad_option(const char* name, const std::string& found, const char* needed) {
+  throw Error({.code = plan_format::E0901,
+               .subject = name,
+               .found = found,
+               .needed = needed,
+               .action = "correct the call"});
+}
+
+void check_flag(const char* name, int32_t value, const char* needed) {
+  if (value != 0 && value != 1) bad_option(name, std::to_string(value), needed);
+}
+
+void check_options(const dsv41c_load_options& given) {
+  check_flag("verify_full", given.verify_full, "0 or 1");
+  check_flag("cuda_mode", given.cuda_mode, "0 (graphs) or 1 (launches one by one)");
+  if (given.poison < 0 || given.poison > 255)
+    bad_option("poison", std::to_string(given.poison), "a byte from 1 to 255, or 0 for none");
+  if (given.reserved != 0) bad_option("reserved", std::to_string(given.reserved), "0");
+  if (given.num_providers < 0) bad_option("num_providers", std::to_string(given.num_providers), "at least 0");
+  if (given.num_providers > 0 && !given.providers) bad_option("providers", "a null pointer", "num_providers pointers");
+  for (int32_t i = 0; i < given.num_providers; ++i)
+    if (!given.providers[i])
+      bad_option("providers", "a null pointer at " + std::to_string(i), "num_providers valid pointers");
+}
+
 dsv41c::LoadOptions load_options(const dsv41c_load_options* given) {
   dsv41c::LoadOptions options;
   options.providers.push_back(dsv41c_cpu_provider());
   if (!given) return options;
+  check_options(*given);
   options.verify_full = given->verify_full != 0;
   options.poison = given->poison;
-  if (given->cuda_mode != 0 && given->cuda_mode != 1)
-    throw Error({.code = plan_format::E0901,
-                 .subject = "cuda_mode",
-                 .found = std::to_string(given->cuda_mode),
-                 .needed = "0 (graphs) or 1 (launches one by one)",
-                 .action = "correct the call"});
   options.device = {given->device, given->cuda_mode == 1, given->cuda_driver ? given->cuda_driver : "libcuda.so.1"};
-  options.providers.insert(options.providers.end(), given->providers, given->providers + given->num_providers);
+  if (given->weights) options.weights = given->weights;
+  for (int32_t i = 0; i < given->num_providers; ++i) options.providers.push_back(given->providers[i]);
   return options;
 }
 

@@ -104,7 +104,8 @@ Manifest read_manifest(const std::string& directory) {
 
 void check_files(const Manifest& manifest, const std::string& directory, bool full) {
   for (const auto& [name, listed] : manifest.files)
-    check_file(directory, name, listed, full || name == "plan.json" || name == "model.safetensors.index.json");
+    check_file(directory, name, listed,
+               full || name == "plan.json" || name == "model.safetensors.index.json" || name == "weights.json");
 }
 
 }  // namespace dsv41c

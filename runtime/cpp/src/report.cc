@@ -54,6 +54,7 @@ std::string render_report(const Executor& executor, double seconds) {
                    {"io", memory.io_bytes},
                    {"arena", memory.arena_bytes}}},
                  {"weight_bytes", executor.artifact_.weight_bytes()},
+                 {"gathered_weight_bytes", executor.artifact_.gathered_weight_bytes()},
                  {"seconds", seconds},
                  {"limits", limits_json(executor.upload_check_.limits())},
                  {"methods", methods},

@@ -2,6 +2,7 @@
 #include "reservation.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -19,21 +20,39 @@ void fill(uint8_t* at, int64_t count, T value) {
   std::fill_n(reinterpret_cast<T*>(at), count, value);
 }
 
+// Zeros of a fresh mapping that nobody has touched take no memory: whole pages are given back to be so again.
+void fill_zeros(uint8_t* at, int64_t bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(at), end = begin + static_cast<uintptr_t>(bytes);
+  const uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
+  if (first >= last || ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED) != 0) {
+    std::memset(at, 0, static_cast<size_t>(bytes));
+    return;
+  }
+  std::memset(at, 0, first - begin);
+  std::memset(reinterpret_cast<void*>(last), 0, end - last);
+}
+
 }  // namespace
 
-Reservation::Reservation(const Memory& memory) : memory_(memory), bytes_(memory.total_bytes) {
-  if (bytes_ == 0) return;
-  // Populated at once, so that a machine without the memory fails here and not inside a step.
-  void* mapped = ::mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+// Address space only: the state is large and a process touches little of it, so pages come when they are first used.
+// A machine that cannot give the addresses fails here; one that runs out of memory later is the kernel's affair.
+Reservation::Reservation(const Memory& memory) : memory_(memory) {
+  if (memory.total_bytes > 0) base_ = map(memory.total_bytes);
+}
+
+uint8_t* Reservation::map(int64_t bytes) {
+  void* mapped =
+      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED)
     throw Error(
         {.code = plan_format::E0701,
          .subject = "the plan's memory cannot be reserved",
-         .found = "mmap of " + std::to_string(bytes_) + " bytes: " + std::strerror(errno),
-         .needed = std::to_string(bytes_) + " bytes of memory",
+         .found = "mmap of " + std::to_string(bytes) + " bytes: " + std::strerror(errno),
+         .needed = std::to_string(bytes) + " bytes of memory",
          .action = "free memory, or compile with smaller --max-num-seqs, --max-model-len or --max-num-batched-tokens"});
-  base_ = static_cast<uint8_t*>(mapped);
+  bytes_ += bytes;
+  return static_cast<uint8_t*>(mapped);
 }
 
 Reservation::~Reservation() {
@@ -68,6 +87,10 @@ void fill_state(const Plan& plan, uint8_t* state) {
     uint8_t* at = state + s.offset;
     const int64_t item = item_bytes(s.dtype), count = state_bytes(s) / item;
     const uint64_t bits = fill_bits(s);
+    if (bits == 0) {
+      fill_zeros(at, state_bytes(s));
+      continue;
+    }
     if (item == 1) fill(at, count, static_cast<uint8_t>(bits));
     if (item == 2) fill(at, count, static_cast<uint16_t>(bits));
     if (item == 4) fill(at, count, static_cast<uint32_t>(bits));

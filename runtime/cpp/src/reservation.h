@@ -19,9 +19,11 @@ class Reservation {
   uint8_t* io() const { return bridges() + memory_.bridge_bytes; }
   uint8_t* arena() const { return io() + memory_.io_bytes; }
   int64_t arena_bytes() const { return memory_.arena_bytes; }
-  int64_t bytes() const { return bytes_; }
+  int64_t bytes() const { return bytes_; }  // asked of mmap
 
  private:
+  uint8_t* map(int64_t bytes);
+
   Memory memory_;
   uint8_t* base_ = nullptr;
   int64_t bytes_ = 0;
@@ -30,7 +32,7 @@ class Reservation {
 int64_t state_bytes(const State& state);
 // The bits of one element that holds the state's fill value, in the low bytes.
 uint64_t fill_bits(const State& state);
-// Writes every state tensor's fill value into all of its elements.
+// Gives all elements of every state tensor its fill value; `state` lies in a reservation.
 void fill_state(const Plan& plan, uint8_t* state);
 
 }  // namespace dsv41c

@@ -2,7 +2,11 @@
 #include "step_limits.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
+
+#include "dsv41c/plan_generated.h"
+#include "error.h"
 
 namespace dsv41c {
 namespace {
@@ -13,11 +17,59 @@ const State* find_state(const Plan& plan, std::string_view name, size_t rank) {
   return nullptr;
 }
 
+[[noreturn]] void refuse(const std::string& subject, const std::string& found, const std::string& needed) {
+  throw Error({.code = plan_format::E0703,
+               .subject = subject,
+               .found = found,
+               .needed = needed,
+               .action = "compile the artifact again; its plan was changed or its compiler is wrong"});
+}
+
 std::optional<int64_t> block_size(const Plan& plan) {
-  for (const Kernel& k : plan.kernels)
-    if (k.op == "dsv41c::row_table")
-      return nlohmann::json::parse(k.body).at("attributes").at("block_size").get<int64_t>();
+  for (const Kernel& k : plan.kernels) {
+    if (k.op != "dsv41c::row_table") continue;
+    const auto body = nlohmann::json::parse(k.body);
+    const auto attributes = body.find("attributes");
+    const bool given = attributes != body.end() && attributes->contains("block_size");
+    const auto size = given ? attributes->at("block_size") : nlohmann::json();
+    if (!size.is_number_integer() || size.get<int64_t>() < 1)
+      refuse("block_size of dsv41c::row_table", size.dump(), "an integer of at least 1");
+    return size.get<int64_t>();
+  }
   return std::nullopt;
+}
+
+// Pad rows carry num_slots as their slot, and kernels read the state of that slot.
+void check_pad_slot(const Plan& plan, int64_t slots) {
+  for (const Kernel& k : plan.kernels) {
+    if (k.op != "dsv41c::take_row_table") continue;
+    const auto body = nlohmann::json::parse(k.body);
+    const auto attributes = body.find("attributes");
+    const auto given = attributes != body.end() ? attributes->value("num_slots", nlohmann::json()) : nlohmann::json();
+    if (!given.is_number_integer() || given.get<int64_t>() != slots)
+      refuse("num_slots of dsv41c::take_row_table", given.dump(), std::to_string(slots) + ", as the state has");
+  }
+}
+
+// The upload's checks read all three with the slot as index.
+void check_slots(std::initializer_list<const State*> states) {
+  const State* first = nullptr;
+  for (const State* state : states) {
+    if (!state) continue;
+    if (!first) first = state;
+    if (state->sizes[0] != first->sizes[0])
+      refuse("state " + state->name, std::to_string(state->sizes[0]) + " slots",
+             std::to_string(first->sizes[0]) + ", as in " + first->name);
+  }
+}
+
+// The fill is the trash page, whose id is the number of pages; a page takes room in the state.
+int64_t num_pages(const Plan& plan, const State& page_table) {
+  const int64_t most = std::min<int64_t>(plan.memory.state_bytes, std::numeric_limits<int32_t>::max());
+  if (page_table.fill < 0 || page_table.fill > most)
+    refuse("fill of state page_table", std::to_string(page_table.fill),
+           "a number of pages, at most " + std::to_string(most));
+  return page_table.fill;
 }
 
 std::optional<int64_t> vocabulary(const Plan& plan) {
@@ -44,18 +96,23 @@ Limits limits_of(const Plan& plan, const std::function<const int32_t*(const Stat
   Limits limits;
   const State* position = find_state(plan, "slot_position", 1);
   const State* pages = find_state(plan, "page_table", 2);
+  const State* token = find_state(plan, "slot_token", 1);
+  check_slots({position, token, pages});
   limits.slot_position = address(position);
-  limits.slot_token = address(find_state(plan, "slot_token", 1));
+  limits.slot_token = address(token);
   limits.page_table = address(pages);
   limits.block_size = block_size(plan);
   limits.vocabulary = vocabulary(plan);
   limits.positions = integer_option(plan, "max_model_len");
   if (position) limits.slots = position->sizes[0] - 1;  // the last one is the trash slot
+  if (limits.slots) check_pad_slot(plan, *limits.slots);
   if (pages) {
-    limits.pages = pages->fill;  // every entry starts as the trash page, whose id is the number of pages
+    limits.pages = num_pages(plan, *pages);
     limits.pages_per_slot = pages->sizes[1];
     if (limits.block_size) {
-      const int64_t held = *limits.pages_per_slot * *limits.block_size;
+      int64_t held = 0;
+      if (__builtin_mul_overflow(*limits.pages_per_slot, *limits.block_size, &held))
+        held = std::numeric_limits<int32_t>::max();
       limits.positions = std::min(limits.positions.value_or(held), held);
     }
   }

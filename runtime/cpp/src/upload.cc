@@ -1,6 +1,9 @@
 // The rules of an upload: rows of a slot lie together, offsets ascend from 0, every id is in range.
 #include "upload.h"
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
 #include <string>
 
 #include "dsv41c/plan_generated.h"
@@ -36,29 +39,70 @@ void check_ascending(const char* name, const int32_t* list, int64_t count, int64
                    "strictly ascending row numbers from 0, below " + std::to_string(end));
 }
 
-// The decoder takes the positions of a slot's kept rows from a base and a count, so they must be neighbours.
-void check_neighbours(const int32_t* keep, int64_t count, const int32_t* upload) {
-  for (int64_t i = 1; i < count; ++i) {
-    if (keep[i] == keep[i - 1] + 1) continue;
-    const int32_t slot = upload[keep[i] * NUM_UPLOAD_COLUMNS + SLOT];
-    if (upload[keep[i - 1] * NUM_UPLOAD_COLUMNS + SLOT] == slot)
-      refuse_entry("keep_rows", i,
-                   "rows " + std::to_string(keep[i - 1]) + " and " + std::to_string(keep[i]) + " of slot " +
-                       std::to_string(slot),
-                   "kept rows of one slot without a gap");
-  }
+void check_list(const char* name, const int32_t* list, int64_t count) {
+  if (count < 0) refuse(name, std::to_string(count) + " entries", "at least 0 entries", "correct the call");
+  if (count > 0 && !list)
+    refuse(name, "a null pointer and " + std::to_string(count) + " entries", "a valid pointer", "correct the call");
 }
+
+// A row that the decoder skips leaves its windows with an earlier request's keys: until they are replayed, it runs
+// on every row.
+void check_all_kept(const dsv41c_step_inputs& inputs) {
+  if (inputs.num_keep == inputs.num_rows) return;
+  refuse("keep_rows", std::to_string(inputs.num_keep) + " of " + std::to_string(inputs.num_rows) + " rows",
+         "all rows of the upload: bounded replay is not in this version",
+         "keep every row and choose among them with logit_rows; no state was changed");
+}
+
+// What a state tensor may hold; empty when the plan does not say.
+struct StateRange {
+  const char* name;
+  int64_t low;
+  std::optional<int64_t> end;
+};
 
 }  // namespace
 
+UploadCheck::UploadCheck(Limits limits)
+    : limits_(limits),
+      seen_(static_cast<size_t>(limits.slots.value_or(0))),
+      uses_(static_cast<size_t>(limits.page_table && limits.block_size ? limits.pages.value_or(0) : 0)) {}
+
 void UploadCheck::check(const dsv41c_step_inputs& inputs) {
+  if (inputs.reserved != 0)
+    refuse("step input reserved", std::to_string(inputs.reserved), "0", "clear the struct before it is filled");
   if (inputs.num_rows < 1)
     refuse("upload", std::to_string(inputs.num_rows) + " rows", "at least 1 row", "skip the step");
+  check_list("upload", inputs.upload, inputs.num_rows);
+  check_list("keep_rows", inputs.keep_rows, inputs.num_keep);
+  check_list("logit_rows", inputs.logit_rows, inputs.num_logit_rows);
   ++step_;
   for (int64_t first = 0; first < inputs.num_rows;) first = check_group(inputs.upload, first, inputs.num_rows);
   check_ascending("keep_rows", inputs.keep_rows, inputs.num_keep, inputs.num_rows);
-  check_neighbours(inputs.keep_rows, inputs.num_keep, inputs.upload);
+  check_all_kept(inputs);
   check_ascending("logit_rows", inputs.logit_rows, inputs.num_logit_rows, inputs.num_keep);
+}
+
+// Kernels take these numbers as indices, unchecked.
+void UploadCheck::check_written(const State& state, const void* data) const {
+  std::optional<int64_t> last_position, pages_end;
+  if (limits_.positions) last_position = *limits_.positions + 1;
+  if (limits_.pages) pages_end = *limits_.pages + 1;  // the trash page marks what is not mapped
+  const StateRange ranges[] = {{"slot_position", 0, last_position},
+                               {"slot_token", -1, limits_.vocabulary},
+                               {"token_ring", -1, limits_.vocabulary},
+                               {"page_table", 0, pages_end}};
+  const auto range = std::ranges::find(ranges, state.name, &StateRange::name);
+  if (range == std::end(ranges) || state.dtype != DSV41C_INT32) return;
+  int64_t count = 1;
+  for (int64_t size : state.sizes) count *= size;
+  const auto* values = static_cast<const int32_t*>(data);
+  for (int64_t i = 0; i < count; ++i)
+    if (values[i] < range->low || (range->end && values[i] >= *range->end))
+      refuse("state " + state.name + ", element " + std::to_string(i), std::to_string(values[i]),
+             "at least " + std::to_string(range->low) +
+                 (range->end ? " and below " + std::to_string(*range->end) : ""),
+             "correct the values; no state was changed");
 }
 
 void UploadCheck::check_row(const int32_t* row, int64_t index) const {
@@ -67,9 +111,9 @@ void UploadCheck::check_row(const int32_t* row, int64_t index) const {
   check_range(index, "PAGE", row[PAGE], -1, limits_.pages);
   if (row[FLAGS] & ~(START | IMAGE))
     refuse_row(index, "FLAGS", row[FLAGS], "START (1) and IMAGE (2) only; the executor adds pad rows itself");
-  if (row[TOKEN] == -1 && limits_.vocabulary) {
+  if (row[TOKEN] == -1) {
     const int32_t held = limits_.slot_token[row[SLOT]];
-    if (held < 0 || held >= *limits_.vocabulary)
+    if (held < 0 || (limits_.vocabulary && held >= *limits_.vocabulary))
       refuse_row(
           index, "TOKEN", -1,
           "a token id: slot " + std::to_string(row[SLOT]) + " holds no token yet (" + std::to_string(held) + ")");
@@ -86,8 +130,7 @@ int64_t UploadCheck::check_group(const int32_t* upload, int64_t first, int64_t n
       refuse_row(first, "SLOT", slot, "rows of one slot next to each other, but rows of other slots lie between");
     seen = step_;
   }
-  const int64_t base = head[FLAGS] & START || !limits_.slot_position ? 0 : limits_.slot_position[slot];
-  int64_t mapped = -1;  // logical page that this step has mapped last
+  Group group{slot, (head[FLAGS] & START) != 0, base_of(head, first)};
   int64_t i = first;
   for (; i < num_rows && upload[i * NUM_UPLOAD_COLUMNS + SLOT] == slot; ++i) {
     const int32_t* row = upload + i * NUM_UPLOAD_COLUMNS;
@@ -97,25 +140,60 @@ int64_t UploadCheck::check_group(const int32_t* upload, int64_t first, int64_t n
                  std::to_string(i - first) + ", its index among the rows of slot " + std::to_string(slot));
     if (row[FLAGS] & START && !(head[FLAGS] & START))
       refuse_row(i, "FLAGS", row[FLAGS], "START on the slot's first row or on none");
-    const int64_t position = base + i - first;
-    if (limits_.positions && position >= *limits_.positions)
+    const int64_t position = group.base + i - first;
+    const int64_t end = limits_.positions.value_or(std::numeric_limits<int32_t>::max());
+    if (position >= end)
       refuse_row(i, "OFFSET", row[OFFSET],
-                 "positions below " + std::to_string(*limits_.positions) + "; slot " + std::to_string(slot) +
+                 "positions below " + std::to_string(end) + "; slot " + std::to_string(slot) +
                      " would reach position " + std::to_string(position));
-    check_page(row, i, position, &mapped);
+    check_page(row, i, position, group);
   }
   return i;
 }
 
-void UploadCheck::check_page(const int32_t* row, int64_t index, int64_t position, int64_t* mapped) const {
-  if (!limits_.page_table || !limits_.block_size) return;
+// The position that the slot's state holds: the host may have written anything there.
+int64_t UploadCheck::base_of(const int32_t* head, int64_t first) const {
+  if (head[FLAGS] & START || !limits_.slot_position) return 0;
+  const int32_t base = limits_.slot_position[head[SLOT]];
+  if (base < 0 || (limits_.positions && base > *limits_.positions))
+    refuse("upload row " + std::to_string(first) + ", field SLOT",
+           "slot_position " + std::to_string(base) + " of slot " + std::to_string(head[SLOT]),
+           "a position of at least 0" + (limits_.positions ? " and at most " + std::to_string(*limits_.positions) : ""),
+           "restart the slot with START, or write its position; no state was changed");
+  return base;
+}
+
+// Every row stores into the page of its position: it must be mapped, and nobody else's in this step.
+void UploadCheck::check_page(const int32_t* row, int64_t index, int64_t position, Group& group) {
+  if (uses_.empty()) return;
   const int64_t logical = position / *limits_.block_size;
-  if (row[PAGE] >= 0) *mapped = logical;
-  if (*mapped == logical) return;
-  if (limits_.page_table[row[SLOT] * *limits_.pages_per_slot + logical] == *limits_.pages)
+  if (row[PAGE] >= 0)
+    group.page = row[PAGE];
+  else if (logical != group.logical)
+    group.page = page_before(index, position, group);
+  else
+    return;
+  group.logical = logical;
+  Use& use = uses_[static_cast<size_t>(group.page)];
+  if (use.step == step_ && (use.slot != group.slot || use.logical != logical))
     refuse_row(index, "PAGE", row[PAGE],
-               "a page: position " + std::to_string(position) + " of slot " + std::to_string(row[SLOT]) +
-                   " has none mapped yet");
+               "a page of its own: page " + std::to_string(group.page) + " already holds positions of slot " +
+                   std::to_string(use.slot) + " in this step");
+  use = {step_, group.slot, logical};
+}
+
+// From earlier steps. A slot that starts afresh has none: what its table still shows belongs to a finished request.
+int64_t UploadCheck::page_before(int64_t index, int64_t position, const Group& group) const {
+  const auto unmapped = [&](const std::string& why) {
+    refuse_row(index, "PAGE", -1,
+               "a page: position " + std::to_string(position) + " of slot " + std::to_string(group.slot) + why);
+  };
+  if (group.starts) unmapped(" has none, because the slot starts");
+  const int64_t logical = position / *limits_.block_size;
+  const int64_t page = limits_.page_table[group.slot * *limits_.pages_per_slot + logical];
+  if (page == *limits_.pages) unmapped(" has none mapped yet");
+  if (page < 0 || page > *limits_.pages) unmapped(" is mapped to page " + std::to_string(page) + ", which is none");
+  return page;
 }
 
 }  // namespace dsv41c

@@ -12,21 +12,40 @@ namespace dsv41c {
 enum UploadColumn { SLOT, OFFSET, TOKEN, FLAGS, PAGE, NUM_UPLOAD_COLUMNS };
 enum RowFlag { START = 1, IMAGE = 2 };
 
-// Keeps one mark per slot, so that checking allocates nothing.
+// Keeps one mark per slot and page, so that checking allocates nothing.
 class UploadCheck {
  public:
-  explicit UploadCheck(Limits limits) : limits_(limits), seen_(static_cast<size_t>(limits.slots.value_or(0))) {}
+  explicit UploadCheck(Limits limits);
 
   const Limits& limits() const { return limits_; }
   void check(const dsv41c_step_inputs& inputs);  // E0801 names row and field
+  // E0801 where steps could not run on these contents of a state tensor.
+  void check_written(const State& state, const void* data) const;
 
  private:
+  // The rows of one slot, and where the walk over them is.
+  struct Group {
+    int64_t slot;
+    bool starts;
+    int64_t base;
+    int64_t logical = -1;  // logical page of the last row
+    int64_t page = -1;     // the page that holds it
+  };
+  struct Use {
+    uint64_t step = 0;
+    int64_t slot = 0;
+    int64_t logical = 0;
+  };
+
   void check_row(const int32_t* row, int64_t index) const;
   int64_t check_group(const int32_t* upload, int64_t first, int64_t num_rows);  // returns its end
-  void check_page(const int32_t* row, int64_t index, int64_t position, int64_t* mapped) const;
+  int64_t base_of(const int32_t* head, int64_t first) const;
+  void check_page(const int32_t* row, int64_t index, int64_t position, Group& group);
+  int64_t page_before(int64_t index, int64_t position, const Group& group) const;
 
   Limits limits_;
   std::vector<uint64_t> seen_;  // the last step that used the slot
+  std::vector<Use> uses_;       // the last use of each page
   uint64_t step_ = 0;
 };
 

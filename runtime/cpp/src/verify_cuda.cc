@@ -21,7 +21,7 @@ void check_shape(const CudaLaunch& launch, const Symbols& symbols, const Where& 
   check_three("grid", launch.grid.size(), where);
   check_three("block", launch.block.size(), where);
   for (size_t i = 0; i < 3; ++i) {
-    const int64_t blocks = evaluate_at(launch.grid[i], symbols, where), most = plan_format::MAX_GRID[i];
+    const int64_t blocks = evaluate_extent(launch.grid[i], symbols, where), most = plan_format::MAX_GRID[i];
     if (blocks < 1 || blocks > most)
       broken("bad grid", where, std::to_string(blocks), "1 to " + std::to_string(most) + " blocks");
   }
@@ -42,8 +42,9 @@ void check_param(const Param& param, const Symbols& symbols, int64_t scratch_byt
     if (param.tensor < 0) broken("argument index out of range", where, std::to_string(param.tensor), "at least 0");
     return;
   }
-  const int64_t value = evaluate_at(param.value, symbols, where);
-  if (param.kind == ParamKind::scratch && (value < 0 || value > scratch_bytes))
+  const bool is_offset = param.kind == ParamKind::scratch;
+  const int64_t value = is_offset ? evaluate_extent(param.value, symbols, where) : evaluate_at(param.value, symbols, where);
+  if (is_offset && (value < 0 || value > scratch_bytes))
     broken("parameter outside the scratch", where, std::to_string(value), "0 to " + std::to_string(scratch_bytes));
   if (param.kind == ParamKind::int32 && value != static_cast<int32_t>(value))
     broken("parameter outside int32", where, std::to_string(value), "a value that int32 holds");

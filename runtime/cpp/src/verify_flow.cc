@@ -86,7 +86,7 @@ void check_lifetimes(const Method& method, const std::vector<Placed>& placed) {
     const auto use = [&](int64_t index) {
       const int64_t root = placed[index].root;
       if (placed[root].storage->kind != StorageKind::arena) return;
-      const Lifetime life{place_in_method, &method, root, placed[root].hi, moment, moment};
+      const Lifetime life{place_in_method, &method, root, placed[root].hi(), moment, moment};
       lives.try_emplace(root, life).first->second.last = moment;
     };
     for (const Argument& argument : launch.tensors)

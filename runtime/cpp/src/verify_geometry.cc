@@ -70,14 +70,23 @@ int64_t evaluate_at(const Expr& expr, const Symbols& symbols, const Where& where
   }
 }
 
+int64_t evaluate_extent(const Expr& expr, const Symbols& symbols, const Where& where) {
+  if (expr.kind == Expr::Kind::constant) return expr.value;
+  const int64_t value = evaluate_at(expr, symbols, where);
+  if (!never_falls(expr))
+    broken("expression may fall as the symbol grows", where, to_text(expr),
+           "no symbol after - or as a divisor, no negative factor of one");
+  return value;
+}
+
 Shape shape_at(const std::vector<Expr>& sizes, const std::vector<Expr>& strides, int32_t dtype, const Symbols& symbols,
                const Where& where) {
   if (sizes.size() != strides.size())
     broken("sizes and strides differ in length", where,
            std::to_string(sizes.size()) + " and " + std::to_string(strides.size()), "equal lengths");
   Shape shape;
-  for (const Expr& size : sizes) shape.sizes.push_back(evaluate_at(size, symbols, where));
-  for (const Expr& stride : strides) shape.strides.push_back(evaluate_at(stride, symbols, where));
+  for (const Expr& size : sizes) shape.sizes.push_back(evaluate_extent(size, symbols, where));
+  for (const Expr& stride : strides) shape.strides.push_back(evaluate_extent(stride, symbols, where));
   if (std::ranges::any_of(shape.sizes, [](int64_t n) { return n < 1; }))
     broken("size below 1", where, numbers(shape.sizes), "sizes of at least 1");
   if (std::ranges::any_of(shape.strides, [](int64_t n) { return n < 0; }))

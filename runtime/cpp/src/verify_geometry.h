@@ -51,6 +51,8 @@ struct Shape {
 };
 
 int64_t evaluate_at(const Expr& expr, const Symbols& symbols, const Where& where);
+// Of a size, stride, offset or grid: never falls as the symbol grows, so that what holds at a point holds below it.
+int64_t evaluate_extent(const Expr& expr, const Symbols& symbols, const Where& where);
 Shape shape_at(const std::vector<Expr>& sizes, const std::vector<Expr>& strides, int32_t dtype, const Symbols& symbols,
                const Where& where);
 void check_index(int64_t index, size_t count, const char* what, const Where& where);

@@ -52,7 +52,7 @@ class BodyRules {
       if (local.index < 0) broken("argument index out of range", where, std::to_string(local.index), "at least 0");
       return {index, {Region::argument, local.index, 0, span}};
     }
-    const int64_t offset = evaluate_at(local.offset, symbols_, where);
+    const int64_t offset = evaluate_extent(local.offset, symbols_, where);
     if (local.kind == LocalKind::view) return place_view(local, offset, span, where);
     check_offset(offset, item_bytes(local.dtype), where);
     const Range temp{Region::scratch, 0, offset, offset + span};
@@ -125,7 +125,7 @@ KernelFacts check_kernel(const Kernel& kernel, size_t index, const std::set<int6
   KernelFacts facts;
   for (int64_t rows : points) {
     const auto where = [&] { return kernel_place(kernel, index); };
-    const int64_t scratch = evaluate_at(kernel.scratch_bytes, {{std::string(plan_format::ROWS), rows}}, where);
+    const int64_t scratch = evaluate_extent(kernel.scratch_bytes, {{std::string(plan_format::ROWS), rows}}, where);
     if (scratch < 0) broken("negative scratch", where, std::to_string(scratch), "at least 0 bytes");
     facts.scratch_bytes[rows] = scratch;
     if (kernel.kind == BodyKind::composite) BodyRules(kernel, where(), rows, facts).check();
@@ -140,10 +140,10 @@ KernelFacts check_kernel(const Kernel& kernel, size_t index, const std::set<int6
 std::vector<KernelFacts> check_kernels(const Plan& plan) {
   std::vector<std::set<int64_t>> points(plan.kernels.size());
   for (const Method& method : plan.methods) {
-    const Symbol& symbol = symbol_of(plan, method);
+    const std::vector<int64_t> at = points_of(method, symbol_of(plan, method));
     for_each_launch(method, [&](int64_t, const Launch& launch) {
       if (launch.kernel >= 0 && launch.kernel < static_cast<int64_t>(points.size()))
-        points[launch.kernel].insert({symbol.lo, symbol.hi});
+        points[launch.kernel].insert(at.begin(), at.end());
     });
   }
   std::vector<KernelFacts> facts;

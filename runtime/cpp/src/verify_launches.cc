@@ -7,9 +7,9 @@ namespace {
 
 class LaunchRules {
  public:
-  LaunchRules(const Method& method, const Symbol& symbol, const std::vector<Placed>& placed, const Launch& launch,
-              const Where& where)
-      : method_(method), symbol_(symbol), placed_(placed), launch_(launch), where_(where) {}
+  LaunchRules(const Method& method, const Symbol& symbol, const std::vector<int64_t>& points,
+              const std::vector<Placed>& placed, const Launch& launch, const Where& where)
+      : method_(method), symbol_(symbol), points_(points), placed_(placed), launch_(launch), where_(where) {}
 
   void check_scratch(const KernelFacts& facts) const {
     if (launch_.scratch) {
@@ -17,11 +17,11 @@ class LaunchRules {
       if (method_.values[*launch_.scratch].storage.kind != StorageKind::arena)
         broken("scratch outside the arena", where_, place(*launch_.scratch), "a value with arena storage");
     }
-    for (const bool is_hi : {false, true}) {
-      const int64_t needed = facts.scratch_bytes.at(rows(is_hi));
-      const int64_t size = launch_.scratch ? placed_[*launch_.scratch].at(is_hi).size() : 0;
+    for (size_t i = 0; i < points_.size(); ++i) {
+      const int64_t needed = facts.scratch_bytes.at(points_[i]);
+      const int64_t size = launch_.scratch ? placed_[*launch_.scratch].ranges[i].size() : 0;
       if (size < needed)
-        broken("scratch is too small", where_, std::to_string(size) + " bytes" + at_rows(is_hi),
+        broken("scratch is too small", where_, std::to_string(size) + " bytes" + at_rows(i),
                std::to_string(needed) + " bytes");
     }
   }
@@ -37,19 +37,15 @@ class LaunchRules {
     }
   }
 
-  // Ranges at the bound: torch and the native kernels both rely on it and check nothing.
+  // Torch and the native kernels both rely on it and check nothing.
   void check_overlaps() const {
     std::vector<std::pair<int64_t, bool>> values;
     for (const Argument& argument : launch_.tensors)
       if (argument.kind != ArgumentKind::none) values.emplace_back(argument.value, writes(argument));
     if (launch_.scratch) values.emplace_back(*launch_.scratch, true);
     for (size_t i = 0; i < values.size(); ++i)
-      for (size_t j = i + 1; j < values.size(); ++j) {
-        const Range &first = placed_[values[i].first].hi, &second = placed_[values[j].first].hi;
-        if ((values[i].second || values[j].second) && first.overlaps(second))
-          broken("written tensor overlaps another", where_, place(values[i].first) + " at " + first.text(),
-                 "no byte of " + place(values[j].first) + " at " + second.text());
-      }
+      for (size_t j = i + 1; j < values.size(); ++j)
+        if (values[i].second || values[j].second) check_apart(values[i].first, values[j].first);
   }
 
   // A composite finds the tensors that its body uses, large enough, and writable where it writes.
@@ -73,13 +69,22 @@ class LaunchRules {
   }
 
  private:
+  void check_apart(int64_t left, int64_t right) const {
+    for (size_t point = points_.size(); point-- > 0;) {
+      const Range &first = placed_[left].ranges[point], &second = placed_[right].ranges[point];
+      if (first.overlaps(second))
+        broken("written tensor overlaps another", where_, place(left) + " at " + first.text(),
+               "no byte of " + place(right) + " at " + second.text());
+    }
+  }
+
   void check_span(const KernelFacts& facts, int64_t index, const Placed& value) const {
-    for (const bool is_hi : {false, true}) {
-      const int64_t needed = facts.span_bytes.at({rows(is_hi), index}), size = value.at(is_hi).size();
+    for (size_t i = 0; i < points_.size(); ++i) {
+      const int64_t needed = facts.span_bytes.at({points_[i], index}), size = value.ranges[i].size();
       if (needed > size)
         broken("argument is too small", where_,
                "argument " + std::to_string(index) + ", " + std::to_string(size) + " bytes",
-               std::to_string(needed) + " bytes" + at_rows(is_hi));
+               std::to_string(needed) + " bytes" + at_rows(i));
     }
   }
 
@@ -87,12 +92,12 @@ class LaunchRules {
     broken("out is not written first", where_, "argument " + std::to_string(index), "a body that writes it before reading");
   }
 
-  int64_t rows(bool is_hi) const { return is_hi ? symbol_.hi : symbol_.lo; }
-  std::string at_rows(bool is_hi) const { return " at " + symbol_.name + " = " + std::to_string(rows(is_hi)); }
+  std::string at_rows(size_t point) const { return " at " + symbol_.name + " = " + std::to_string(points_[point]); }
   std::string place(int64_t value) const { return value_place(method_, value); }
 
   const Method& method_;
   const Symbol& symbol_;
+  const std::vector<int64_t>& points_;
   const std::vector<Placed>& placed_;
   const Launch& launch_;
   const Where& where_;
@@ -102,13 +107,14 @@ class LaunchRules {
 
 void check_launches(const Plan& plan, const Method& method, const Symbol& symbol, const std::vector<Placed>& placed,
                     const std::vector<KernelFacts>& kernels) {
+  const std::vector<int64_t> points = points_of(method, symbol);
   for_each_launch(method, [&](int64_t index, const Launch& launch) {
     const auto text = [&] { return launch_place(method, index, launch); };
     const Where where(text);
     check_index(launch.kernel, plan.kernels.size(), "kernel", where);
     for (const Argument& argument : launch.tensors)
       if (argument.kind != ArgumentKind::none) check_index(argument.value, method.values.size(), "value", where);
-    const LaunchRules rules(method, symbol, placed, launch, where);
+    const LaunchRules rules(method, symbol, points, placed, launch, where);
     rules.check_scratch(kernels[launch.kernel]);
     rules.check_written();
     rules.check_overlaps();

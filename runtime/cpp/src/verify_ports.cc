@@ -40,7 +40,7 @@ std::vector<Entry> io_entries(const Method& method, const std::vector<Placed>& p
   std::vector<Entry> entries;
   for (size_t i = 0; i < placed.size(); ++i)
     if (placed[i].root == static_cast<int64_t>(i) && placed[i].storage->kind == StorageKind::io)
-      entries.push_back({&method, static_cast<int64_t>(i), placed[i].hi});
+      entries.push_back({&method, static_cast<int64_t>(i), placed[i].hi()});
   return entries;
 }
 

@@ -10,13 +10,12 @@
 
 namespace dsv41c::verifier {
 
-// A value's root (itself unless it is a view), the root's storage and its bytes at lo and hi.
+// A value's root (itself unless it is a view), the root's storage and its bytes at each of the method's points.
 struct Placed {
   int64_t root = 0;
   const Storage* storage = nullptr;
-  Range lo;
-  Range hi;
-  const Range& at(bool is_hi) const { return is_hi ? hi : lo; }
+  std::vector<Range> ranges;
+  const Range& hi() const { return ranges.back(); }
 };
 
 // What launches of a kernel must respect.
@@ -44,6 +43,8 @@ struct BridgeUse {
   std::map<int64_t, std::string> needed;
 };
 
+// Values of the symbol at which everything is checked: the bounds and the buckets, ascending.
+std::vector<int64_t> points_of(const Method& method, const Symbol& symbol);
 void check_tables(const Plan& plan);
 std::vector<KernelFacts> check_kernels(const Plan& plan);
 // At one number of rows.

@@ -1,4 +1,4 @@
-// Rules of a method's values; placing them gives each one's root and byte range at both bounds.
+// Rules of a method's values; placing them gives each one's root and byte range at every point.
 #include <algorithm>
 
 #include "verify_rules.h"
@@ -61,7 +61,7 @@ Range root_range(const Plan& plan, const Method& method, const Value& value, con
 }
 
 Range range_at(const Plan& plan, const Method& method, const Value& value, const std::vector<Placed>& placed,
-               const Symbols& symbols, bool is_hi, const Where& where) {
+               const Symbols& symbols, size_t point, const Where& where) {
   const Shape shape = shape_at(value.sizes, value.strides, value.dtype, symbols, where);
   if (value.storage.kind != StorageKind::view) {
     if (!shape.is_contiguous())
@@ -69,8 +69,8 @@ Range range_at(const Plan& plan, const Method& method, const Value& value, const
              "contiguous strides outside views");
     return root_range(plan, method, value, shape, where);
   }
-  const Range& base = placed[value.storage.index].at(is_hi);
-  const int64_t begin = add_offset(base.begin, evaluate_at(value.storage.offset, symbols, where), value.dtype, where);
+  const Range& base = placed[value.storage.index].ranges[point];
+  const int64_t begin = add_offset(base.begin, evaluate_extent(value.storage.offset, symbols, where), value.dtype, where);
   const Range view{base.region, base.number, begin, begin + shape.span_bytes};
   if (!base.contains(view)) broken("view outside its base", where, view.text(), base.text());
   return view;
@@ -78,11 +78,17 @@ Range range_at(const Plan& plan, const Method& method, const Value& value, const
 
 }  // namespace
 
+std::vector<int64_t> points_of(const Method& method, const Symbol& symbol) {
+  std::set<int64_t> points(method.buckets.begin(), method.buckets.end());
+  points.insert({symbol.lo, symbol.hi});
+  return {points.begin(), points.end()};
+}
+
 std::vector<Placed> place_values(const Plan& plan, const Method& method, const Symbol& symbol) {
   if (method.arena_bytes < 0 || method.arena_bytes > plan_format::MAX_BYTES)
     broken("bad memory size", "method " + method.name, std::to_string(method.arena_bytes),
            "0 to " + std::to_string(plan_format::MAX_BYTES));
-  const Symbols lo{{symbol.name, symbol.lo}}, hi{{symbol.name, symbol.hi}};
+  const std::vector<int64_t> points = points_of(method, symbol);
   std::vector<Placed> placed;
   for (size_t i = 0; i < method.values.size(); ++i) {
     const Value& value = method.values[i];
@@ -90,16 +96,14 @@ std::vector<Placed> place_values(const Plan& plan, const Method& method, const S
     check_form(value, symbol.name, where);
     const bool is_view = value.storage.kind == StorageKind::view;
     if (is_view) check_index(value.storage.index, i, "view base", where);
-    Placed entry{static_cast<int64_t>(i), &value.storage, range_at(plan, method, value, placed, lo, false, where),
-                 range_at(plan, method, value, placed, hi, true, where)};
+    Placed entry{static_cast<int64_t>(i), &value.storage, {}};
+    for (size_t point = 0; point < points.size(); ++point)
+      entry.ranges.push_back(range_at(plan, method, value, placed, {{symbol.name, points[point]}}, point, where));
     if (is_view) {
       entry.root = placed[value.storage.index].root;
       entry.storage = placed[value.storage.index].storage;
-    } else if (entry.lo.end > entry.hi.end) {
-      broken("value shrinks as the symbol grows", where,
-             std::to_string(entry.lo.end) + " then " + std::to_string(entry.hi.end), "no shrinking");
     }
-    placed.push_back(entry);
+    placed.push_back(std::move(entry));
   }
   return placed;
 }

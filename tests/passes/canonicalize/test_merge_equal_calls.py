@@ -70,3 +70,35 @@ def test_a_read_of_state_is_not_merged_across_a_write_to_it() -> None:
     (output,) = (n for n in result.graph.nodes if n.op == "output")
     before, same, after = output.args[0]
     assert before is same and after is not before
+
+
+def test_a_result_that_was_written_since_is_not_reused() -> None:
+    """take; write into what was taken; take again: the second user must not see the mutated tensor."""
+    def body(g: fx.Graph, x: fx.Node, ring: fx.Node) -> object:
+        rows, index = g.placeholder("rows"), g.placeholder("index")
+        first = g.call_function(OPS.take_rows.default, (ring, index, "suffix"))
+        g.call_function(OPS.window_commit.default, (x, rows, first))
+        return first, g.call_function(OPS.take_rows.default, (ring, index, "suffix"))
+
+    assert MergeEqualCalls().apply(build(body)).num_matches == 0
+
+
+def test_a_write_through_a_view_counts_for_what_it_looks_at() -> None:
+    def body(g: fx.Graph, x: fx.Node, ring: fx.Node) -> object:
+        rows, index = g.placeholder("rows"), g.placeholder("index")
+        before = g.call_function(OPS.take_rows.default, (ring, index, "suffix"))
+        view = g.call_function(torch.ops.aten.view.default, (ring, [3, 4, 8]))
+        g.call_function(OPS.window_commit.default, (x, rows, view))
+        return before, g.call_function(OPS.take_rows.default, (ring, index, "suffix"))
+
+    assert MergeEqualCalls().apply(build(body)).num_matches == 0
+
+
+def test_a_write_by_keyword_counts_too() -> None:
+    def body(g: fx.Graph, x: fx.Node, ring: fx.Node) -> object:
+        rows, index = g.placeholder("rows"), g.placeholder("index")
+        before = g.call_function(OPS.take_rows.default, (ring, index, "suffix"))
+        g.call_function(OPS.window_commit.default, (x, rows), {"window": ring})
+        return before, g.call_function(OPS.take_rows.default, (ring, index, "suffix"))
+
+    assert MergeEqualCalls().apply(build(body)).num_matches == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -69,6 +71,34 @@ def test_an_input_returned_as_output_is_copied() -> None:
     """Outputs never alias inputs inside one launch."""
     built = build_composite("test", lambda x: x.view(-1, 2, 2), lambda rows: [torch.empty(rows, 4, device="meta")])
     assert [c.op for c in built.body.calls] == ["aten::copy_"]
+
+
+@pytest.mark.parametrize(("body", "dtype"), [
+    (lambda x: x * (1.0 / x.shape[0]), torch.float32),  # a float that follows the rows
+    (lambda x: x + x.shape[0], torch.float32),  # an integer operand that follows them
+    (lambda x: x * 0.5, torch.int32),  # a fraction that the operand's dtype does not hold
+])
+def test_numbers_that_a_body_cannot_hold_are_refused(body: Any, dtype: torch.dtype) -> None:
+    """Never the value of one probe baked in, never a number rounded to the operand's dtype."""
+    with pytest.raises(Dsv41cError, match="DSV41C-E0201"):
+        build_composite("test", body, lambda rows: [torch.empty(rows, 4, dtype=dtype, device="meta")])
+
+
+def test_an_output_that_is_part_of_a_larger_tensor_is_computed_in_scratch() -> None:
+    """The output tensor is never the base of something that reaches past its end."""
+    built = build_composite("test", lambda x: (x + x).narrow(1, 0, 2),
+                            lambda rows: [torch.empty(rows, 4, device="meta")])
+    outputs = [x for x in built.body.locals if isinstance(x, schema.ArgLocal) and x.index == 1]
+    assert [x.sizes for x in outputs] == [("rows", 2)]
+    assert built.body.calls[-1].op == "aten::copy_" and evaluate(built.scratch_bytes, {"rows": 4}) == 64
+
+
+def test_views_that_agree_at_one_number_of_rows_only_stay_apart() -> None:
+    """x[:3] and x[:rows] are the same tensor in the first recording and different ones in the others."""
+    built = build_composite("test", lambda x: x[:, : x.shape[0]] + x[:, :3].amax(-1, keepdim=True),
+                            lambda rows: [torch.empty(rows, 16, device="meta")])
+    widths = {x.sizes[1] for x in built.body.locals if isinstance(x, schema.ViewLocal)}
+    assert {"rows", 3} <= widths
 
 
 def test_equal_shapes_share_one_kernel_and_floats_differ_by_bits() -> None:

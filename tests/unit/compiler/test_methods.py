@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 from dsv41c.compiler.capture import Captured, capture
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.methods import build_methods
+from dsv41c.compiler.model.numerics import OPS
 from dsv41c.compiler.model.state import make_state, state_specs
 from dsv41c.compiler.model.transformer import Transformer
 from dsv41c.compiler.options import CompileOptions
@@ -100,3 +102,46 @@ def test_an_undeclared_op_is_refused_by_name(model: Transformer, options: Compil
     with pytest.raises(Dsv41cError, match="E0202") as caught:
         capture(WithFlip(), 16)  # type: ignore[arg-type]
     assert "flip" in str(caught.value)
+
+
+class _Crossing(torch.nn.Module):
+    """Small programs over one state tensor and the two row lists, to cut wrongly on purpose."""
+
+    def __init__(self, body: Any) -> None:
+        super().__init__()
+        self.state = torch.nn.Module()
+        self.state.register_buffer("window_0", torch.zeros(3, 8, 16, device="meta"))
+        self.state.register_buffer("table", torch.zeros(8, dtype=torch.int32, device="meta"))
+        self._body = body
+
+    def forward(self, upload: torch.Tensor, keep_rows: torch.Tensor, logit_rows: torch.Tensor) -> Any:
+        rows = OPS.row_table(upload, self.state.table, self.state.table, self.state.table.view(4, 2), 4)
+        x = OPS.embed_expand(rows, self.state.window_0.view(24, 16), 4, torch.float32)[1]
+        return self._body(self.state.window_0, rows, x, keep_rows, logit_rows)
+
+
+def _late_write(ring: Any, rows: Any, x: Any, keep: Any, logit: Any) -> Any:
+    read = OPS.take_rows(ring, keep, "suffix")
+    OPS.window_commit(x, rows, ring.view(3, 32, 4))  # stands behind the read, would run before it
+    return OPS.take_rows(read, logit, "logits"), OPS.take_rows(OPS.take_rows(x, keep, "suffix"), logit, "logits")
+
+
+def _skipped_boundary(ring: Any, rows: Any, x: Any, keep: Any, logit: Any) -> Any:
+    return OPS.take_rows(x, logit, "logits"), OPS.take_rows(x, keep, "suffix")
+
+
+def _read_across(ring: Any, rows: Any, x: Any, keep: Any, logit: Any) -> Any:
+    y = OPS.take_rows(x, keep, "suffix")
+    return OPS.take_rows(OPS.combine_experts(y, x, torch.float32), logit, "logits"), y
+
+
+@pytest.mark.parametrize("body", [_skipped_boundary, _read_across, _late_write])
+def test_a_program_that_cannot_be_cut_is_refused(body: Any, options: CompileOptions) -> None:
+    """A value that jumps a stage, one that is read across a boundary, a state write that would move before a read."""
+    with pytest.raises(Dsv41cError, match="E0203"):
+        build_methods(capture(_Crossing(body), 16), options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8, 12, 13])
+def test_small_batches_can_be_captured(model: Transformer, rows: int) -> None:
+    assert capture(model, rows).graph is not None

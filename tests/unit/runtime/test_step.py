@@ -90,17 +90,17 @@ def test_row_has_the_same_bits_in_every_bucket(artifact: Path) -> None:
         assert alone.tobytes() == together.tobytes()
 
 
-def test_split_flow_runs_when_rows_are_dropped(runtime: Runtime) -> None:
+def test_split_flow_runs_when_some_rows_give_no_logits(runtime: Runtime) -> None:
     upload = upload_of(rows_of(0, [3, 4, 5]), rows_of(2, [7]))
-    runtime.step(upload, np.array([1, 2, 3], np.int32), np.array([0, 2], np.int32))
+    runtime.step(upload, identity(4), np.array([1, 3], np.int32))
     np.testing.assert_allclose(runtime.output("logits"), expected_logits([4, 7]), rtol=2e-6, atol=2e-6)
     assert [(r.method, r.bucket, r.rows, r.pad_rows) for r in runtime.records()] == [
-        ("encoder", 4, 4, 0), ("decoder", 4, 3, 1), ("head", 4, 2, 2)]
+        ("encoder", 4, 4, 0), ("decoder", 4, 4, 0), ("head", 4, 2, 2)]
 
 
 def test_methods_without_rows_are_skipped(runtime: Runtime) -> None:
-    runtime.step(upload_of(rows_of(0, [3, 4])), NONE, NONE)
-    assert [r.method for r in runtime.records()] == ["encoder"]
+    runtime.step(upload_of(rows_of(0, [3, 4])), identity(2), NONE)
+    assert [r.method for r in runtime.records()] == ["encoder", "decoder"]
     assert runtime.output("logits").shape == (0, VOCAB)
 
 
@@ -130,10 +130,11 @@ def test_record_ring_keeps_the_newest(artifact: Path) -> None:
         for _ in range(65537):
             runtime.step(upload, one, one)
         assert runtime.num_records() == 65537
+        for since, count in ((-5, 65536), (0, 65536), (1, 65536), (2, 65535), (65000, 537), (70000, 0)):
+            assert len(runtime.records(since)) == count
         with pytest.raises(Dsv41cError, match="E0801") as failure:
-            runtime.records(since=0)
+            runtime._record(0)
         assert "an index from 1 below 65537" in failure.value.needed
-        assert len(runtime.records(since=65000)) == 537
 
 
 def test_outputs_and_state_have_names(runtime: Runtime) -> None:

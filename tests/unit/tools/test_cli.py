@@ -57,7 +57,9 @@ def test_version() -> None:
 
 
 def test_every_command_has_help() -> None:
-    for command in (["checkpoint", "make"], ["checkpoint", "inspect"], ["compile"], ["run"], ["inspect"], ["bench", "step"]):
+    groups = (["checkpoint", "make"], ["checkpoint", "inspect"], ["bench", "step"])
+    alone = ("compile", "run", "inspect", "explain", "check", "diff", "doctor")
+    for command in (*groups, *([name] for name in alone)):
         assert dsv41c(*command, "--help").code == 0
 
 

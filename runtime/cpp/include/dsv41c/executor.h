@@ -25,11 +25,13 @@ typedef struct dsv41c_load_options {
   int32_t poison;    /* 0: off; 1..255: debug, the arena is filled with this byte before every method */
   int32_t device;    /* CUDA targets: index of the device */
   int32_t cuda_mode; /* 0: executable graphs; 1: debug, launches one by one */
-  int32_t reserved;
+  int32_t reserved;  /* 0 */
   const char* cuda_driver; /* null: libcuda.so.1 */
+  const char* weights;     /* checkpoint directory, for an artifact that maps its weights; null for others */
 } dsv41c_load_options;
 
-/* Lists of rows: keep_rows index rows of the upload, logit_rows index the kept rows; both strictly ascending. */
+/* Lists of rows: keep_rows index rows of the upload, logit_rows index the kept rows; both strictly ascending. In this
+ * version keep_rows must be all rows of the upload: a decoder that skips rows would need bounded replay. */
 typedef struct dsv41c_step_inputs {
   const int32_t* upload; /* [num_rows, 5]: SLOT OFFSET TOKEN FLAGS PAGE */
   int64_t num_rows;
@@ -38,7 +40,7 @@ typedef struct dsv41c_step_inputs {
   const int32_t* logit_rows;
   int64_t num_logit_rows;
   int32_t eager; /* 1: bind at the exact size even where a bucket fits */
-  int32_t reserved;
+  int32_t reserved; /* 0 */
 } dsv41c_step_inputs;
 
 /* One method run of one step. */

@@ -12,9 +12,7 @@ namespace {
 struct Scratch {
   static int64_t bytes(int64_t keys, int64_t width) { return keys * 8 + (keys + width) * 4; }
   Scratch(void* memory, int64_t keys)
-      : key(static_cast<const void**>(memory)),
-        score(reinterpret_cast<float*>(key + keys)),
-        sum(score + keys) {}
+      : key(static_cast<const void**>(memory)), score(reinterpret_cast<float*>(key + keys)), sum(score + keys) {}
   const void** key;
   float* score;
   float* sum;
@@ -68,9 +66,11 @@ class Attention final : public Kernel {
     require_size(c.tensors[KV], "window_kv", 1, width);
     require(c.tensors.at(WINDOW), "window", {q.dtype}, 3);
     require_size(c.tensors[WINDOW], "window", 2, width);
+    if (window_size_ < 1)
+      throw std::invalid_argument("window_size " + std::to_string(window_size_) + ", needed at least 1");
     if (c.tensors[WINDOW].sizes[1] < window_size_)
-      throw std::invalid_argument("window of " + std::to_string(c.tensors[WINDOW].sizes[1]) + " positions, needed at least " +
-                                  std::to_string(window_size_));
+      throw std::invalid_argument("window of " + std::to_string(c.tensors[WINDOW].sizes[1]) +
+                                  " positions, needed at least " + std::to_string(window_size_));
     if constexpr (sparse) {
       require_pool(c.tensors.at(COMPRESSED), "compressed", c.tensors.at(PAGES), q.dtype, width);
       require(c.tensors.at(SELECTED), "selected", {DSV41C_INT32}, 2);
@@ -103,7 +103,8 @@ class Attention final : public Kernel {
       const int64_t keys = gather<T>(c, i, scratch.key);
       for (int64_t h = 0; h < heads; ++h) {
         const int64_t at = (i * heads + h) * width;
-        attend(data<T>(q) + at, width, keys, data<float>(c.tensors[SINK])[h], scale_, scratch, data<T>(c.tensors[OUT]) + at);
+        attend(data<T>(q) + at, width, keys, data<float>(c.tensors[SINK])[h], scale_, scratch,
+               data<T>(c.tensors[OUT]) + at);
       }
     }
   }
@@ -143,7 +144,9 @@ std::unique_ptr<Kernel> make(const Attributes& a) {
 }  // namespace
 
 std::vector<Entry> attention_entries() {
-  return {{"window_attention", make<Form::WINDOW>}, {"draft_attention", make<Form::DRAFT>}, {"sparse_attention", make<Form::SPARSE>}};
+  return {{"window_attention", make<Form::WINDOW>},
+          {"draft_attention", make<Form::DRAFT>},
+          {"sparse_attention", make<Form::SPARSE>}};
 }
 
 }  // namespace dsv41c::cpu

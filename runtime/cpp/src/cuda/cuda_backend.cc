@@ -18,10 +18,13 @@ bool is_fallback(const Plan& plan, const Launch& launch) {
   return plan.kernels[static_cast<size_t>(launch.kernel)].kind != BodyKind::cuda;
 }
 
-DeviceMemory allocate(const Driver& driver, int64_t bytes) {
+DeviceMemory allocate(const Driver& driver, int64_t bytes, int64_t& reserved) {
   Address address = 0;
   const Result result = driver.memory_allocate.address(&address, static_cast<size_t>(bytes));
-  if (result == SUCCESS) return {driver, address};
+  if (result == SUCCESS) {
+    reserved += bytes;
+    return {driver, address};
+  }
   throw Error({.code = plan_format::E0701,
                .subject = "the plan's memory cannot be reserved",
                .found = driver.describe(driver.memory_allocate.name, result),
@@ -59,8 +62,8 @@ void CudaBackend::reserve(const Artifact& artifact) {
   for (const StoredTensor* weight : artifact.weights()) weight_bytes += aligned(weight->bytes);
   const Memory& memory = plan().memory;
   const int64_t parts[] = {weight_bytes, memory.state_bytes, memory.bridge_bytes, memory.io_bytes, memory.arena_bytes};
-  for (int64_t part : parts) bytes_ += aligned(part);
-  DeviceMemory reserved = allocate(driver_, std::max(bytes_, REGION_ALIGNMENT));
+  for (int64_t part : parts) planned_bytes_ += aligned(part);
+  DeviceMemory reserved = allocate(driver_, std::max(planned_bytes_, REGION_ALIGNMENT), reserved_bytes_);
   auto* base = reinterpret_cast<uint8_t*>(reserved.get());
   resources_.reset(new Resources{
       std::move(reserved), make_stream(driver_), FunctionTable(driver_, plan(), artifact.path()), {}, {}});

@@ -22,8 +22,8 @@ class CudaBackend final : public Backend {
   void synchronize() override;
   void drain() noexcept override;
 
-  int64_t planned_bytes() const override { return bytes_; }
-  int64_t reserved_bytes() const override { return bytes_; }
+  int64_t planned_bytes() const override { return planned_bytes_; }
+  int64_t reserved_bytes() const override { return reserved_bytes_; }
   void reserve_inputs(int64_t bytes) override;
   std::unique_ptr<BoundMethod> bind(const Method& method, int64_t rows, Binding kind) override;
   void finish_binding() override;
@@ -71,7 +71,8 @@ class CudaBackend final : public Backend {
   Driver driver_;
   Context context_;
   bool launch_singly_;
-  int64_t bytes_ = 0;
+  int64_t planned_bytes_ = 0;
+  int64_t reserved_bytes_ = 0;  // asked of the driver
   StateMirror mirror_;
   struct Release {
     const Context* context;

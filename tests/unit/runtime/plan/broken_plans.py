@@ -94,6 +94,9 @@ def drop_feature(doc: Any) -> None:
     doc["required_features"].remove("native_cpu")
 
 
+FALLS = "expression may fall as the symbol grows"
+HUMP: list[Any] = ["+", "T", ["*", ["-", "T", 1], ["-", 8, "T"]]]  # 1 at 1, 8 at 8, 16 at 4
+
 BROKEN: dict[str, tuple[str, Callable[[Any], object]]] = {
     # tables
     "features out of order": ("features are not sorted", lambda d: d["required_features"].reverse()),
@@ -142,7 +145,17 @@ BROKEN: dict[str, tuple[str, Callable[[Any], object]]] = {
     "value of seven dims": ("too many dimensions", in_value(ENCODER, "v0", sizes=["T"] + [1] * 6)),
     "value too large": ("tensor is too large", in_value(ENCODER, "v0", sizes=["T", BIG], strides=[BIG, 1])),
     "division by zero": ("division by less than 1", in_value(ENCODER, "v0", sizes=[["floordiv", "T", 0], 4])),
-    "value shrinks": ("value shrinks as the symbol grows", in_value(ENCODER, "v0", sizes=[["-", 9, "T"], 4])),
+    "value shrinks": (FALLS, in_value(ENCODER, "v0", sizes=[["-", 9, "T"], 4])),
+    "size right at both bounds": (FALLS, in_value(ENCODER, "v0", sizes=[HUMP, 4])),
+    "size over a symbol": (FALLS, in_value(ENCODER, "v0", sizes=[["ceildiv", 8, "T"], 4])),
+    "negative factor": (FALLS, in_value(ENCODER, "v0", sizes=[["+", 9, ["*", -1, "T"]], 4])),
+    "factor that may be negative": (FALLS, in_value(ENCODER, "v0", sizes=[
+        ["+", 7, ["*", ["-", "T", 5], "T"]], 4])),
+    "stride falls": (FALLS, in_value(ENCODER, "upload.flat", strides=[["-", 9, "T"]])),
+    "view offset falls": (FALLS, in_value(ENCODER, "upload.flat",
+                                          storage={"view": {"of": 0, "offset": ["-", 8, "T"]}})),
+    "view outside at a bucket": ("view outside its base", in_value(
+        ENCODER, "upload.flat", sizes=[["*", ["ceildiv", "T", 4], 20]], strides=[1])),
     "arena end": ("range outside its region", in_value(ENCODER, "v0", storage={"arena": 1 << 20})),
     "arena unaligned": ("offset is not aligned", in_value(ENCODER, "v0", storage={"arena": 4})),
     "arena negative offset": ("offset out of range", in_value(ENCODER, "v0", storage={"arena": -64})),
@@ -212,7 +225,11 @@ BROKEN: dict[str, tuple[str, Callable[[Any], object]]] = {
                                  lambda d: d["flows"][0]["methods"].reverse()),
     # kernels
     "kernel symbol": ("unknown symbol", set_path("kernels", 0, "scratch_bytes", "T")),
-    "negative scratch": ("negative scratch", set_path("kernels", 0, "scratch_bytes", ["-", 0, "rows"])),
+    "negative scratch": ("negative scratch", set_path("kernels", 0, "scratch_bytes", ["-", "rows", 9])),
+    "scratch falls": (FALLS, set_path("kernels", 0, "scratch_bytes", ["-", 64, "rows"])),
+    "temporary offset falls": (FALLS, lambda d: double(d)["locals"][2].update(offset=["-", 64, "rows"])),
+    "scratch too small at a bucket": ("scratch is too small", lambda d: (
+        in_value(ENCODER, "scratch", sizes=[["+", 64, ["*", 448, ["floordiv", "T", 8]]]])(d))),
     "scratch overflow": ("result outside int64",
                          set_path("kernels", 0, "scratch_bytes", ["*", 2**62, "rows"])),
     "argument negative": ("argument index out of range", lambda d: double(d)["locals"][0].update(index=-1)),
