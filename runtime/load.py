@@ -76,6 +76,7 @@ class Runtime:
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
         self._open_handle: ctypes.c_void_p | None = handle
+        self._process = os.getpid()
         self._call = _Caller()
 
     def step(self, upload: Array, keep_rows: Array, logit_rows: Array, eager: bool = False) -> None:
@@ -132,7 +133,7 @@ class Runtime:
 
     def close(self) -> None:
         """Release everything; views of outputs and state must not be used afterwards."""
-        if self._open_handle is not None:
+        if self._open_handle is not None and os.getpid() == self._process:
             interface().close(self._open_handle)
             self._open_handle = None
 
@@ -147,6 +148,9 @@ class Runtime:
 
     @property
     def _handle(self) -> ctypes.c_void_p:
+        if os.getpid() != self._process:  # ATen's threads and a CUDA context do not survive a fork
+            raise Dsv41cError("DSV41C-E0801", "runtime", found="a runtime that the parent process opened",
+                              needed="one of this process", do="load it again after the fork")
         if self._open_handle is None:
             raise Dsv41cError("DSV41C-E0801", "runtime", found="a closed runtime", needed="an open one",
                               do="load it again")
@@ -210,8 +214,10 @@ def _step_inputs(upload: Array, keep_rows: Array, logit_rows: Array, eager: bool
     """The struct, and the arrays that it points into."""
     rows = _int32(upload, "upload", 5)
     keep, logits = _int32(keep_rows, "keep_rows", 0), _int32(logit_rows, "logit_rows", 0)
-    return StepInputs(rows.ctypes.data, len(rows), keep.ctypes.data, len(keep), logits.ctypes.data, len(logits),
-                      eager, 0), (rows, keep, logits)
+    # Not .ctypes.data, which is Python code in NumPy.
+    addresses = [array.__array_interface__["data"][0] for array in (rows, keep, logits)]
+    return StepInputs(addresses[0], len(rows), addresses[1], len(keep), addresses[2], len(logits), eager, 0), (
+        rows, keep, logits)
 
 
 def _int32(values: Array, name: str, columns: int) -> npt.NDArray[np.int32]:

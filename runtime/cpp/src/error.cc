@@ -26,7 +26,11 @@ std::string cut(const std::string& text, size_t most) {
 }
 
 ErrorFields cut(const ErrorFields& fields, size_t most) {
-  ErrorFields result{fields.code, cut(fields.subject, most), {}, cut(fields.found, most), cut(fields.needed, most),
+  ErrorFields result{fields.code,
+                     cut(fields.subject, most),
+                     {},
+                     cut(fields.found, most),
+                     cut(fields.needed, most),
                      cut(fields.action, most)};
   if (fields.where) result.where = cut(*fields.where, most);
   return result;
@@ -34,9 +38,8 @@ ErrorFields cut(const ErrorFields& fields, size_t most) {
 
 std::string render(const ErrorFields& fields) {
   const nlohmann::json where = fields.where ? nlohmann::json(*fields.where) : nlohmann::json(nullptr);
-  const nlohmann::json object = {{"code", fields.code},     {"subject", fields.subject},
-                                 {"where", where},          {"found", fields.found},
-                                 {"needed", fields.needed}, {"do", fields.action}};
+  const nlohmann::json object = {{"code", fields.code},   {"subject", fields.subject}, {"where", where},
+                                 {"found", fields.found}, {"needed", fields.needed},   {"do", fields.action}};
   return object.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
@@ -57,8 +60,11 @@ void write_error(dsv41c_error* error, std::string_view text) noexcept {
 namespace {
 
 Error unexpected(const char* what) {
-  return Error({.code = plan_format::E0802, .subject = "internal failure", .found = what,
-                .needed = "no exception of this kind", .action = "report it with the plan and the inputs"});
+  return Error({.code = plan_format::E0802,
+                .subject = "internal failure",
+                .found = what,
+                .needed = "no exception of this kind",
+                .action = "report it with the plan and the inputs"});
 }
 
 // A valid JSON document whatever the buffer holds: the fields are cut, the longest first, and never the document.

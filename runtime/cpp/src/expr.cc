@@ -14,8 +14,12 @@ namespace {
 
 [[noreturn]] void fail(std::string subject, std::string found, std::string needed, std::string action,
                        std::optional<std::string> where = {}) {
-  throw Error({.code = plan_format::E0504, .subject = std::move(subject), .where = std::move(where),
-               .found = std::move(found), .needed = std::move(needed), .action = std::move(action)});
+  throw Error({.code = plan_format::E0504,
+               .subject = std::move(subject),
+               .where = std::move(where),
+               .found = std::move(found),
+               .needed = std::move(needed),
+               .action = std::move(action)});
 }
 
 // The one evaluator table. Each entry returns true on int64 overflow; divisors are at least 1 here.
@@ -147,7 +151,8 @@ void collect_symbols(const Expr& expr, std::set<std::string>& into) {
 std::string to_text(const Expr& expr) {
   if (expr.kind == Expr::Kind::constant) return std::to_string(expr.value);
   if (expr.kind == Expr::Kind::symbol) return "\"" + expr.symbol + "\"";
-  return "[\"" + std::string(name_of(expr.op)) + "\"," + to_text(expr.operands[0]) + "," + to_text(expr.operands[1]) + "]";
+  return "[\"" + std::string(name_of(expr.op)) + "\"," + to_text(expr.operands[0]) + "," + to_text(expr.operands[1]) +
+         "]";
 }
 
 }  // namespace dsv41c

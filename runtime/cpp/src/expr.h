@@ -17,10 +17,10 @@ using Symbols = std::map<std::string, int64_t, std::less<>>;
 struct Expr {
   enum class Kind { constant, symbol, binary };
   Kind kind = Kind::constant;
-  int64_t value = 0;                                       // constant
-  std::string symbol;                                      // symbol
-  plan_format::Operator op = plan_format::Operator::add;   // binary
-  std::vector<Expr> operands;                              // binary: exactly two
+  int64_t value = 0;                                      // constant
+  std::string symbol;                                     // symbol
+  plan_format::Operator op = plan_format::Operator::add;  // binary
+  std::vector<Expr> operands;                             // binary: exactly two
 };
 
 class Path;  // json_reader.h

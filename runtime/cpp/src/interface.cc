@@ -18,11 +18,8 @@ using dsv41c::Error;
 namespace plan_format = dsv41c::plan_format;
 
 [[noreturn]] void bad_option(const char* name, const std::string& found, const char* needed) {
-  throw Error({.code = plan_format::E0901,
-               .subject = name,
-               .found = found,
-               .needed = needed,
-               .action = "correct the call"});
+  throw Error(
+      {.code = plan_format::E0901, .subject = name, .found = found, .needed = needed, .action = "correct the call"});
 }
 
 void check_flag(const char* name, int32_t value, const char* needed) {

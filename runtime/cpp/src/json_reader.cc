@@ -52,15 +52,22 @@ std::string Path::text() const {
 
 std::string describe(const json& node) {
   switch (node.type()) {
-    case json::value_t::null: return "null";
-    case json::value_t::boolean: return node.get<bool>() ? "true" : "false";
-    case json::value_t::string: return describe_string(node.get_ref<const std::string&>());
-    case json::value_t::array: return "an array of " + std::to_string(node.size());
-    case json::value_t::object: return "an object of " + std::to_string(node.size()) + " keys";
-    case json::value_t::number_integer: return "integer " + std::to_string(node.get<int64_t>());
+    case json::value_t::null:
+      return "null";
+    case json::value_t::boolean:
+      return node.get<bool>() ? "true" : "false";
+    case json::value_t::string:
+      return describe_string(node.get_ref<const std::string&>());
+    case json::value_t::array:
+      return "an array of " + std::to_string(node.size());
+    case json::value_t::object:
+      return "an object of " + std::to_string(node.size()) + " keys";
+    case json::value_t::number_integer:
+      return "integer " + std::to_string(node.get<int64_t>());
     case json::value_t::number_unsigned:
       return fits_int64(node) ? "integer " + std::to_string(node.get<uint64_t>()) : "an integer outside int64";
-    default: return "a floating point number";
+    default:
+      return "a floating point number";
   }
 }
 
@@ -71,8 +78,11 @@ std::string join(std::span<const std::string_view> words) {
 }
 
 void malformed(std::string subject, const Path& path, std::string found, std::string needed) {
-  throw Error({.code = plan_format::E0501, .subject = std::move(subject), .where = path.text(),
-               .found = std::move(found), .needed = std::move(needed),
+  throw Error({.code = plan_format::E0501,
+               .subject = std::move(subject),
+               .where = path.text(),
+               .found = std::move(found),
+               .needed = std::move(needed),
                .action = "rebuild the plan with this version of dsv41c"});
 }
 
@@ -91,7 +101,8 @@ int64_t read_choice(const json& node, const Path& path, std::string_view what,
                     std::span<const std::string_view> choices) {
   const std::string text = read_string(node, path);
   const auto found = std::ranges::find(choices, text);
-  if (found == choices.end()) malformed("unknown " + std::string(what), path, describe(node), "one of: " + join(choices));
+  if (found == choices.end())
+    malformed("unknown " + std::string(what), path, describe(node), "one of: " + join(choices));
   return found - choices.begin();
 }
 
@@ -129,8 +140,7 @@ Case read_kind(const json& node, const Path& path, std::span<const std::string_v
   malformed("unknown case", path, describe(node), "an object with kind one of " + join(names));
 }
 
-Case read_keyed(const json& node, const Path& path, std::span<const std::string_view> names,
-                std::string_view words) {
+Case read_keyed(const json& node, const Path& path, std::span<const std::string_view> names, std::string_view words) {
   if (node.is_object() && node.size() == 1) {
     const auto found = std::ranges::find(names, node.begin().key());
     if (found != names.end()) return {static_cast<size_t>(found - names.begin()), node.front(), Path(path, *found)};

@@ -60,7 +60,9 @@ class ObjectReader {
     ++reads_;
     return reader(node_[std::string(key)], Path(path_, key));
   }
-  int64_t integer(std::string_view key) { return read(key, [](const auto& n, const Path& p) { return read_integer(n, p); }); }
+  int64_t integer(std::string_view key) {
+    return read(key, [](const auto& n, const Path& p) { return read_integer(n, p); });
+  }
   std::string string(std::string_view key) { return read(key, read_string); }
   int32_t dtype(std::string_view key) { return read(key, read_dtype); }
   std::vector<int64_t> integers(std::string_view key) { return read(key, read_integers); }

@@ -20,7 +20,8 @@ Provenance read_provenance(const json& node, const Path& path) {
   result.options = reader.read("options", [](const json& options, const Path& p) {
     if (!options.is_object()) malformed("wrong type", p, describe(options), "an object");
     for (const auto& [key, value] : options.items())
-      if (!value.is_string() && !value.is_boolean()) read_integer(value, Path(p, key), "a string or an integer or a boolean");
+      if (!value.is_string() && !value.is_boolean())
+        read_integer(value, Path(p, key), "a string or an integer or a boolean");
     return options.dump();
   });
   result.producer = reader.string("producer");
@@ -128,7 +129,8 @@ void check_version(const json& root) {
   if (!root.is_object()) malformed("wrong type", Path(), describe(root), "an object");
   const auto version = root.find("version");
   if (version == root.end() || *version != plan_format::PLAN_VERSION || !version->is_number_integer())
-    malformed("unknown plan version", Path(Path(), "version"), version == root.end() ? "no version" : describe(*version),
+    malformed("unknown plan version", Path(Path(), "version"),
+              version == root.end() ? "no version" : describe(*version),
               "integer " + std::to_string(plan_format::PLAN_VERSION));
   const auto features = root.find("required_features");
   if (features == root.end() || !features->is_array()) return;
@@ -141,8 +143,11 @@ void check_version(const json& root) {
 void check_feature(const std::string& feature, const std::string& where) {
   const auto& known = plan_format::FEATURES;
   if (std::ranges::find(known, feature) != std::end(known)) return;
-  throw Error({.code = plan_format::E0503, .subject = "plan requires an unknown feature", .where = where,
-               .found = feature, .needed = "one of: " + join(known),
+  throw Error({.code = plan_format::E0503,
+               .subject = "plan requires an unknown feature",
+               .where = where,
+               .found = feature,
+               .needed = "one of: " + join(known),
                .action = "use a dsv41c version that has the feature"});
 }
 
@@ -160,8 +165,12 @@ Plan parse_plan(std::string_view text) {
 const Symbol& symbol_of(const Plan& plan, const Method& method) {
   const auto found = std::ranges::find(plan.symbols, method.symbol, &Symbol::name);
   if (found != plan.symbols.end()) return *found;
-  throw Error({.code = plan_format::E0502, .subject = "unknown symbol", .where = "method " + method.name,
-               .found = "symbol " + method.symbol, .needed = "a symbol of the plan", .action = "rebuild the plan"});
+  throw Error({.code = plan_format::E0502,
+               .subject = "unknown symbol",
+               .where = "method " + method.name,
+               .found = "symbol " + method.symbol,
+               .needed = "a symbol of the plan",
+               .action = "rebuild the plan"});
 }
 
 int64_t item_bytes(int32_t dtype) { return plan_format::DTYPES[dtype].item_bytes; }

@@ -15,8 +15,8 @@ namespace dsv41c {
 using plan_format::ArgumentKind;  // in, inout, out, none
 using plan_format::BodyKind;      // native, composite, cuda
 using plan_format::LocalKind;     // arg, temp, view, constant
-using plan_format::ParamKind;     // tensor, scratch, int32, int64, float_
 using plan_format::Pads;          // rows, valid, none
+using plan_format::ParamKind;     // tensor, scratch, int32, int64, float_
 using plan_format::StepKind;      // segment, break_
 using plan_format::StorageKind;   // arena, weight, state, bridge, io, view
 using plan_format::TagKind;       // t, m, ts, i, is, f, b, dtype, s, none
@@ -65,10 +65,10 @@ struct Bridge {
 struct Local {
   LocalKind kind = LocalKind::arg;
   int32_t dtype = 0;
-  std::vector<Expr> sizes;    // empty for a constant
+  std::vector<Expr> sizes;  // empty for a constant
   std::vector<Expr> strides;
-  int64_t index = 0;          // arg: index into the launch's tensors; view: the local that it looks into
-  Expr offset;                // temp: bytes into the scratch; view: elements of its dtype
+  int64_t index = 0;  // arg: index into the launch's tensors; view: the local that it looks into
+  Expr offset;        // temp: bytes into the scratch; view: elements of its dtype
 };
 
 struct Tag {
@@ -93,21 +93,21 @@ struct Param {
 struct CudaLaunch {
   std::string cubin;  // SHA-256 of the file in kernels/
   std::string symbol;
-  std::vector<Param> params;   // in the function's own order
-  std::vector<Expr> grid;      // x, y, z
+  std::vector<Param> params;  // in the function's own order
+  std::vector<Expr> grid;     // x, y, z
   std::vector<int64_t> block;
-  int64_t shared_bytes = 0;    // dynamic
+  int64_t shared_bytes = 0;  // dynamic
 };
 
 struct Kernel {
   std::string op;
   BodyKind kind = BodyKind::native;
-  std::string body;            // JSON text of the body, as provider.prepare takes it
-  std::string entry;           // native
-  std::vector<Local> locals;   // composite
-  std::vector<Call> calls;     // composite
+  std::string body;                  // JSON text of the body, as provider.prepare takes it
+  std::string entry;                 // native
+  std::vector<Local> locals;         // composite
+  std::vector<Call> calls;           // composite
   std::vector<CudaLaunch> launches;  // cuda
-  Expr scratch_bytes;          // over the symbol "rows"
+  Expr scratch_bytes;                // over the symbol "rows"
 };
 
 struct Port {

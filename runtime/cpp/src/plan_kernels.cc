@@ -16,17 +16,33 @@ Tag read_tag(const json& node, const Path& path) {
   tag.kind = static_cast<TagKind>(found.index);
   switch (tag.kind) {
     case TagKind::t:
-    case TagKind::m: tag.locals = {read_integer(found.node, found.path)}; break;
-    case TagKind::ts: tag.locals = read_integers(found.node, found.path); break;
-    case TagKind::i: tag.values = {parse_expr(found.node, found.path)}; break;
-    case TagKind::is: tag.values = read_expressions(found.node, found.path); break;
-    case TagKind::f: check_hex_float(found.node, found.path); break;
+    case TagKind::m:
+      tag.locals = {read_integer(found.node, found.path)};
+      break;
+    case TagKind::ts:
+      tag.locals = read_integers(found.node, found.path);
+      break;
+    case TagKind::i:
+      tag.values = {parse_expr(found.node, found.path)};
+      break;
+    case TagKind::is:
+      tag.values = read_expressions(found.node, found.path);
+      break;
+    case TagKind::f:
+      check_hex_float(found.node, found.path);
+      break;
     case TagKind::b:
       if (!found.node.is_boolean()) malformed("wrong type", found.path, describe(found.node), "a boolean");
       break;
-    case TagKind::dtype: read_dtype(found.node, found.path); break;
-    case TagKind::s: read_string(found.node, found.path); break;
-    case TagKind::none: check_true(found.node, found.path); break;
+    case TagKind::dtype:
+      read_dtype(found.node, found.path);
+      break;
+    case TagKind::s:
+      read_string(found.node, found.path);
+      break;
+    case TagKind::none:
+      check_true(found.node, found.path);
+      break;
   }
   return tag;
 }
@@ -43,10 +59,14 @@ Call read_call(const json& node, const Path& path) {
 
 std::span<const std::string_view> keys_of(LocalKind kind) {
   switch (kind) {
-    case LocalKind::arg: return keys::ArgLocal;
-    case LocalKind::temp: return keys::TempLocal;
-    case LocalKind::view: return keys::ViewLocal;
-    case LocalKind::constant: return keys::ConstantLocal;
+    case LocalKind::arg:
+      return keys::ArgLocal;
+    case LocalKind::temp:
+      return keys::TempLocal;
+    case LocalKind::view:
+      return keys::ViewLocal;
+    case LocalKind::constant:
+      return keys::ConstantLocal;
   }
   return {};
 }
@@ -102,12 +122,16 @@ Param read_param(const json& node, const Path& path) {
   Param param;
   param.kind = static_cast<ParamKind>(found.index);
   switch (param.kind) {
-    case ParamKind::tensor: param.tensor = read_integer(found.node, found.path); break;
+    case ParamKind::tensor:
+      param.tensor = read_integer(found.node, found.path);
+      break;
     case ParamKind::float_:
       check_hex_float(found.node, found.path);
       param.number = std::strtof(found.node.get_ref<const std::string&>().c_str(), nullptr);
       break;
-    default: param.value = parse_expr(found.node, found.path); break;
+    default:
+      param.value = parse_expr(found.node, found.path);
+      break;
   }
   return param;
 }
@@ -127,9 +151,12 @@ CudaLaunch read_cuda_launch(const json& node, const Path& path) {
 
 std::span<const std::string_view> keys_of(BodyKind kind) {
   switch (kind) {
-    case BodyKind::native: return keys::NativeBody;
-    case BodyKind::composite: return keys::CompositeBody;
-    case BodyKind::cuda: return keys::CudaBody;
+    case BodyKind::native:
+      return keys::NativeBody;
+    case BodyKind::composite:
+      return keys::CompositeBody;
+    case BodyKind::cuda:
+      return keys::CudaBody;
   }
   return {};
 }
@@ -138,12 +165,16 @@ int read_body(const json& node, const Path& path, Kernel& kernel) {
   kernel.kind = static_cast<BodyKind>(read_kind(node, path, plan_format::BODY_NAMES).index);
   ObjectReader reader(node, path, keys_of(kernel.kind), "kind");
   switch (kernel.kind) {
-    case BodyKind::native: kernel.entry = reader.string("entry"); break;
+    case BodyKind::native:
+      kernel.entry = reader.string("entry");
+      break;
     case BodyKind::composite:
       kernel.locals = reader.array("locals", read_local);
       kernel.calls = reader.array("calls", read_call);
       break;
-    case BodyKind::cuda: kernel.launches = reader.array("launches", read_cuda_launch); break;
+    case BodyKind::cuda:
+      kernel.launches = reader.array("launches", read_cuda_launch);
+      break;
   }
   reader.done();
   return 0;

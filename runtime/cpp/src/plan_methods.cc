@@ -41,9 +41,8 @@ Value read_value(const json& node, const Path& path) {
   value.sizes = reader.read("sizes", read_expressions);
   value.strides = reader.read("strides", read_expressions);
   value.storage = reader.read("storage", read_storage);
-  value.pads = static_cast<Pads>(reader.read("pads", [](const json& n, const Path& p) {
-    return read_choice(n, p, "pads", plan_format::PADS_NAMES);
-  }));
+  value.pads = static_cast<Pads>(reader.read(
+      "pads", [](const json& n, const Path& p) { return read_choice(n, p, "pads", plan_format::PADS_NAMES); }));
   reader.done();
   return value;
 }

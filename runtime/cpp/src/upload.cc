@@ -100,8 +100,7 @@ void UploadCheck::check_written(const State& state, const void* data) const {
   for (int64_t i = 0; i < count; ++i)
     if (values[i] < range->low || (range->end && values[i] >= *range->end))
       refuse("state " + state.name + ", element " + std::to_string(i), std::to_string(values[i]),
-             "at least " + std::to_string(range->low) +
-                 (range->end ? " and below " + std::to_string(*range->end) : ""),
+             "at least " + std::to_string(range->low) + (range->end ? " and below " + std::to_string(*range->end) : ""),
              "correct the values; no state was changed");
 }
 

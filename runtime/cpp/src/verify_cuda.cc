@@ -43,7 +43,8 @@ void check_param(const Param& param, const Symbols& symbols, int64_t scratch_byt
     return;
   }
   const bool is_offset = param.kind == ParamKind::scratch;
-  const int64_t value = is_offset ? evaluate_extent(param.value, symbols, where) : evaluate_at(param.value, symbols, where);
+  const int64_t value =
+      is_offset ? evaluate_extent(param.value, symbols, where) : evaluate_at(param.value, symbols, where);
   if (is_offset && (value < 0 || value > scratch_bytes))
     broken("parameter outside the scratch", where, std::to_string(value), "0 to " + std::to_string(scratch_bytes));
   if (param.kind == ParamKind::int32 && value != static_cast<int32_t>(value))

@@ -38,7 +38,8 @@ class Dataflow {
         !use.needed.contains(value.storage->index))
       use.needed[value.storage->index] = where.text();
     if ((kind == StorageKind::arena || kind == StorageKind::io) && !written_.contains(value.root))
-      broken("value is read before it is written", where, value_place(method_, index), "an earlier launch that writes it");
+      broken("value is read before it is written", where, value_place(method_, index),
+             "an earlier launch that writes it");
   }
 
   void write(const Placed& value) {

@@ -21,7 +21,8 @@ int64_t span_of(const Shape& shape, int64_t item) {
   int64_t last = 1;
   for (size_t i = 0; i < shape.sizes.size(); ++i) {
     int64_t step = 0;
-    if (__builtin_mul_overflow(shape.sizes[i] - 1, shape.strides[i], &step) || __builtin_add_overflow(last, step, &last))
+    if (__builtin_mul_overflow(shape.sizes[i] - 1, shape.strides[i], &step) ||
+        __builtin_add_overflow(last, step, &last))
       return MAX_BYTES + 1;
   }
   int64_t bytes = 0;
@@ -31,12 +32,17 @@ int64_t span_of(const Shape& shape, int64_t item) {
 }  // namespace
 
 void broken(std::string subject, const std::string& where, std::string found, std::string needed) {
-  throw Error({.code = plan_format::E0502, .subject = std::move(subject), .where = where, .found = std::move(found),
-               .needed = std::move(needed), .action = "rebuild the plan; it was changed or its compiler is wrong"});
+  throw Error({.code = plan_format::E0502,
+               .subject = std::move(subject),
+               .where = where,
+               .found = std::move(found),
+               .needed = std::move(needed),
+               .action = "rebuild the plan; it was changed or its compiler is wrong"});
 }
 
 std::string Range::text() const {
-  static constexpr const char* names[] = {"arena", "io", "state", "bridge", "weight ", "argument ", "scratch", "constant"};
+  static constexpr const char* names[] = {"arena",   "io",        "state",   "bridge",
+                                          "weight ", "argument ", "scratch", "constant"};
   const bool numbered = region == Region::weight || region == Region::argument;
   return names[static_cast<size_t>(region)] + (numbered ? std::to_string(number) : "") + " bytes " +
          std::to_string(begin) + " to " + std::to_string(end);
@@ -111,7 +117,8 @@ namespace {
 
 void check_alignment(int64_t begin, int64_t alignment, const Where& where) {
   if (begin % alignment)
-    broken("offset is not aligned", where, "byte " + std::to_string(begin), "a multiple of " + std::to_string(alignment));
+    broken("offset is not aligned", where, "byte " + std::to_string(begin),
+           "a multiple of " + std::to_string(alignment));
 }
 
 }  // namespace

@@ -13,13 +13,18 @@ struct PlacedLocal {
   Range bytes;
 };
 
-std::string kernel_place(const Kernel& kernel, size_t index) { return "kernel " + std::to_string(index) + " " + kernel.op; }
+std::string kernel_place(const Kernel& kernel, size_t index) {
+  return "kernel " + std::to_string(index) + " " + kernel.op;
+}
 
 // One walk over a composite body at one number of rows.
 class BodyRules {
  public:
   BodyRules(const Kernel& kernel, std::string place, int64_t rows, KernelFacts& facts)
-      : kernel_(kernel), place_(std::move(place)), symbols_{{std::string(plan_format::ROWS), rows}}, rows_(rows),
+      : kernel_(kernel),
+        place_(std::move(place)),
+        symbols_{{std::string(plan_format::ROWS), rows}},
+        rows_(rows),
         facts_(facts) {}
 
   void check() {

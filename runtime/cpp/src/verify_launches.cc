@@ -30,8 +30,7 @@ class LaunchRules {
     for (const Argument& argument : launch_.tensors) {
       if (!writes(argument)) continue;
       const StorageKind kind = placed_[argument.value].storage->kind;
-      if (kind == StorageKind::weight)
-        broken("weight is written", where_, place(argument.value), "weights only as in");
+      if (kind == StorageKind::weight) broken("weight is written", where_, place(argument.value), "weights only as in");
       if (kind == StorageKind::state && argument.kind == ArgumentKind::out)
         broken("state is written as out", where_, place(argument.value), "state as in or inout");
     }
@@ -89,7 +88,8 @@ class LaunchRules {
   }
 
   [[noreturn]] void not_written(int64_t index) const {
-    broken("out is not written first", where_, "argument " + std::to_string(index), "a body that writes it before reading");
+    broken("out is not written first", where_, "argument " + std::to_string(index),
+           "a body that writes it before reading");
   }
 
   std::string at_rows(size_t point) const { return " at " + symbol_.name + " = " + std::to_string(points_[point]); }

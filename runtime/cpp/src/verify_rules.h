@@ -20,9 +20,9 @@ struct Placed {
 
 // What launches of a kernel must respect.
 struct KernelFacts {
-  std::map<int64_t, int64_t> scratch_bytes;                     // rows -> bytes
-  std::map<int64_t, int32_t> arguments;                         // index -> dtype
-  std::map<std::pair<int64_t, int64_t>, int64_t> span_bytes;    // (rows, index) -> bytes
+  std::map<int64_t, int64_t> scratch_bytes;                   // rows -> bytes
+  std::map<int64_t, int32_t> arguments;                       // index -> dtype
+  std::map<std::pair<int64_t, int64_t>, int64_t> span_bytes;  // (rows, index) -> bytes
   std::set<int64_t> written;
   std::set<int64_t> read_first;
 };

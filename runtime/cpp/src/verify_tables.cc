@@ -19,9 +19,12 @@ void check_choice(const std::string& text, std::span<const std::string_view> cho
 
 std::string feature_of(BodyKind kind) {
   switch (kind) {
-    case BodyKind::native: return "native_cpu";
-    case BodyKind::composite: return "aten_composites";
-    case BodyKind::cuda: return "cuda_cubin";
+    case BodyKind::native:
+      return "native_cpu";
+    case BodyKind::composite:
+      return "aten_composites";
+    case BodyKind::cuda:
+      return "cuda_cubin";
   }
   return {};
 }
@@ -52,8 +55,8 @@ void check_symbols(const Plan& plan) {
     if (symbol.name == plan_format::ROWS || symbol.name.empty())
       broken("reserved symbol name", "symbol " + symbol.name, "\"" + symbol.name + "\"", "another name");
     if (symbol.lo < 1 || symbol.lo > symbol.hi)
-      broken("bad symbol bounds", "symbol " + symbol.name, std::to_string(symbol.lo) + " to " + std::to_string(symbol.hi),
-             "1 <= lo <= hi");
+      broken("bad symbol bounds", "symbol " + symbol.name,
+             std::to_string(symbol.lo) + " to " + std::to_string(symbol.hi), "1 <= lo <= hi");
   }
 }
 
@@ -67,7 +70,8 @@ void check_memory(const Plan& plan) {
   for (const auto& [name, size] : parts) {
     if (size < 0 || size > plan_format::MAX_BYTES || size % plan_format::ALIGNMENT)
       broken("bad memory size", "memory " + std::string(name), std::to_string(size),
-             "a multiple of " + std::to_string(plan_format::ALIGNMENT) + " up to " + std::to_string(plan_format::MAX_BYTES));
+             "a multiple of " + std::to_string(plan_format::ALIGNMENT) + " up to " +
+                 std::to_string(plan_format::MAX_BYTES));
     total += size;
   }
   if (memory.total_bytes != total)
@@ -105,7 +109,8 @@ void check_region(const std::vector<Entry>& entries, Region region, const std::s
     const Range range{region, 0, entry->offset, entry->offset + table_bytes(entry->sizes, entry->dtype, where)};
     check_range(range, capacity, where);
     if (range.begin < end)
-      broken("ranges overlap", where, range.text(), "a begin of at least " + std::to_string(end) + ", the end of " + last);
+      broken("ranges overlap", where, range.text(),
+             "a begin of at least " + std::to_string(end) + ", the end of " + last);
     end = range.end;
     last = entry->name;
   }

@@ -37,8 +37,10 @@ Range root_range(const Plan& plan, const Method& method, const Value& value, con
     return range;
   };
   switch (value.storage.kind) {
-    case StorageKind::arena: return offset_range(Region::arena, method.arena_bytes);
-    case StorageKind::io: return offset_range(Region::io, plan.memory.io_bytes);
+    case StorageKind::arena:
+      return offset_range(Region::arena, method.arena_bytes);
+    case StorageKind::io:
+      return offset_range(Region::io, plan.memory.io_bytes);
     case StorageKind::weight:
       check_index(index, plan.weights.size(), "weight", where);
       check_same(value, shape, plan.weights[index], false, where);
@@ -55,7 +57,8 @@ Range root_range(const Plan& plan, const Method& method, const Value& value, con
       const int64_t begin = plan.bridges[index].offset;
       return {Region::bridge, 0, begin, begin + span};
     }
-    case StorageKind::view: break;  // range_at has handled it
+    case StorageKind::view:
+      break;  // range_at has handled it
   }
   return {};
 }
@@ -70,7 +73,8 @@ Range range_at(const Plan& plan, const Method& method, const Value& value, const
     return root_range(plan, method, value, shape, where);
   }
   const Range& base = placed[value.storage.index].ranges[point];
-  const int64_t begin = add_offset(base.begin, evaluate_extent(value.storage.offset, symbols, where), value.dtype, where);
+  const int64_t begin =
+      add_offset(base.begin, evaluate_extent(value.storage.offset, symbols, where), value.dtype, where);
   const Range view{base.region, base.number, begin, begin + shape.span_bytes};
   if (!base.contains(view)) broken("view outside its base", where, view.text(), base.text());
   return view;

@@ -14,6 +14,7 @@ import pytest
 from dsv41c.runtime.binding import StepInputs, interface
 from dsv41c.runtime.load import heap_allocations, load
 from dsv41c.runtime.plan.errors import Dsv41cError
+from dsv41c.runtime.plan.schema import State
 from tests.unit.runtime.toy_artifact import identity, rows_of, upload_of, write_artifact
 from tests.unit.runtime.toy_plan import BUCKETS, MAX_ROWS, toy_plan
 
@@ -38,6 +39,38 @@ def test_reserved_is_planned_and_stays_so(artifact: Path) -> None:
         runtime.step(upload_of(rows_of(0, [1] * len(rows))), rows, rows)
         assert runtime.records()[-1].reason == "above the largest bucket"
         assert runtime.report() == before
+
+
+def mapping_of(address: int) -> tuple[int, int]:
+    """Begin and end of the memory mapping around the address."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        begin, end = (int(part, 16) for part in line.split()[0].split("-"))
+        if begin <= address < end:
+            return begin, end
+    raise AssertionError(hex(address))
+
+
+def test_reserved_is_what_the_process_holds(artifact: Path) -> None:
+    with load(artifact) as runtime:
+        begin = runtime.state(toy_plan().state[0].name).ctypes.data
+        reserved = runtime.report()["reserved_bytes"]
+        assert begin + reserved <= mapping_of(begin)[1]
+
+
+def test_untouched_state_takes_no_memory(tmp_path: Path) -> None:
+    """Memory is reserved as addresses: a large state that starts as zeros costs nothing until it is used."""
+    plan = toy_plan()
+    extra, offset = 1 << 30, plan.memory.state_bytes
+    cache = State("cache", "uint8", (extra,), offset, 0)
+    memory = dataclasses.replace(plan.memory, state_bytes=offset + extra,
+                                 total_bytes=plan.memory.total_bytes + extra)
+    large = write_artifact(tmp_path / "a", dataclasses.replace(plan, memory=memory, state=(*plan.state, cache)))
+    before = resident_bytes()
+    with load(large) as runtime:
+        assert runtime.report()["reserved_bytes"] > extra
+        assert resident_bytes() - before < extra // 8
+        view = runtime.state("cache")
+        assert not view[:: 1 << 24].any() and not view[-1]
 
 
 def test_report_counts_launches_and_what_aten_allocates(artifact: Path) -> None:

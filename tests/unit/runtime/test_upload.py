@@ -168,7 +168,8 @@ def test_garbage_in_the_state_is_an_error_of_the_step(fresh: Runtime, name: str,
     assert str(value) in error.found + error.needed
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [((4,), np.int64), ((4,), np.float32), ((2, 2), np.int32), ((3,), np.int32)])
+@pytest.mark.parametrize(("shape", "dtype"), [
+    ((4,), np.int64), ((4,), np.float32), ((2, 2), np.int32), ((3,), np.int32)])
 def test_state_of_another_form_is_not_written(fresh: Runtime, shape: tuple[int, ...], dtype: type) -> None:
     with pytest.raises(Dsv41cError, match="DSV41C-E0801") as failure:
         fresh.write_state("slot_position", np.zeros(shape, dtype))

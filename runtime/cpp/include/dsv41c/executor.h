@@ -22,10 +22,10 @@ typedef struct dsv41c_load_options {
   int32_t verify_full;   /* 0: sizes of all files, digests of those the executor parses; 1: digest of every file */
   int32_t num_providers; /* beside the built-in cpu provider */
   const dsv41c_provider* const* providers;
-  int32_t poison;    /* 0: off; 1..255: debug, the arena is filled with this byte before every method */
-  int32_t device;    /* CUDA targets: index of the device */
-  int32_t cuda_mode; /* 0: executable graphs; 1: debug, launches one by one */
-  int32_t reserved;  /* 0 */
+  int32_t poison;          /* 0: off; 1..255: debug, the arena is filled with this byte before every method */
+  int32_t device;          /* CUDA targets: index of the device */
+  int32_t cuda_mode;       /* 0: executable graphs; 1: debug, launches one by one */
+  int32_t reserved;        /* 0 */
   const char* cuda_driver; /* null: libcuda.so.1 */
   const char* weights;     /* checkpoint directory, for an artifact that maps its weights; null for others */
 } dsv41c_load_options;
@@ -39,7 +39,7 @@ typedef struct dsv41c_step_inputs {
   int64_t num_keep;
   const int32_t* logit_rows;
   int64_t num_logit_rows;
-  int32_t eager; /* 1: bind at the exact size even where a bucket fits */
+  int32_t eager;    /* 1: bind at the exact size even where a bucket fits */
   int32_t reserved; /* 0 */
 } dsv41c_step_inputs;
 

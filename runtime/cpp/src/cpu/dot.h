@@ -24,9 +24,12 @@ inline v8 load8(const float* p) {
 
 // [sum a, sum b, sum c, sum d], each as ((0+1)+(2+3)) + ((4+5)+(6+7)).
 inline v4 reduce4(v8 a, v8 b, v8 c, v8 d) {
-  v8 ab = __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14) + __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
-  v8 cd = __builtin_shufflevector(c, d, 0, 8, 2, 10, 4, 12, 6, 14) + __builtin_shufflevector(c, d, 1, 9, 3, 11, 5, 13, 7, 15);
-  v8 all = __builtin_shufflevector(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13) + __builtin_shufflevector(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15);
+  v8 ab = __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14) +
+          __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
+  v8 cd = __builtin_shufflevector(c, d, 0, 8, 2, 10, 4, 12, 6, 14) +
+          __builtin_shufflevector(c, d, 1, 9, 3, 11, 5, 13, 7, 15);
+  v8 all = __builtin_shufflevector(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13) +
+           __builtin_shufflevector(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15);
   return __builtin_shufflevector(all, all, 0, 1, 2, 3) + __builtin_shufflevector(all, all, 4, 5, 6, 7);
 }
 
@@ -81,7 +84,8 @@ inline void widen_rows(const T* x, int64_t rows, int64_t stride, int64_t k, floa
     for (int64_t i = k; i < kp; ++i) o[i] = 0.0f;
   }
 }
-inline void widen_activation(const dsv41c_tensor& x, int64_t offset, int64_t rows, int64_t stride, int64_t k, float* out) {
+inline void widen_activation(const dsv41c_tensor& x, int64_t offset, int64_t rows, int64_t stride, int64_t k,
+                             float* out) {
   if (x.dtype == DSV41C_FLOAT32)
     widen_rows(data<float>(x) + offset, rows, stride, k, out);
   else

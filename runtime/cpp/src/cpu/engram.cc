@@ -37,7 +37,8 @@ class EngramHash final : public Kernel {
     require_size(c.tensors[OFFSETS], "offsets", 1, columns);
     require(c.tensors.at(RING), "token_ring", {DSV41C_INT32}, 2);
     if (c.tensors[RING].sizes[1] < n - 1)
-      throw std::invalid_argument("token_ring of " + std::to_string(c.tensors[RING].sizes[1]) + " tokens, needed " + std::to_string(n - 1));
+      throw std::invalid_argument("token_ring of " + std::to_string(c.tensors[RING].sizes[1]) + " tokens, needed " +
+                                  std::to_string(n - 1));
     require(c.tensors.at(IDS), "ids", {DSV41C_INT32}, 3);
     require_size(c.tensors[IDS], "ids", 0, c.tensors[ROWS].sizes[0]);
     require_size(c.tensors[IDS], "ids", 1, layers);
@@ -71,12 +72,14 @@ class EngramHash final : public Kernel {
     look_back(c, i, n, id);
     for (int64_t layer = 0; layer < layers; ++layer) {
       const int64_t* multiplier = data<int64_t>(c.tensors[MULTIPLIERS]) + layer * n;
-      const int64_t *modulus = data<int64_t>(moduli) + layer * columns, *offset = data<int64_t>(c.tensors[OFFSETS]) + layer * columns;
+      const int64_t *modulus = data<int64_t>(moduli) + layer * columns,
+                    *offset = data<int64_t>(c.tensors[OFFSETS]) + layer * columns;
       int32_t* out = data<int32_t>(c.tensors[IDS]) + (i * layers + layer) * columns;
       int64_t value = id[0] * multiplier[0];
       for (int64_t k = 1; k < n; ++k) {
         value ^= id[k] * multiplier[k];
-        for (int64_t at = (k - 1) * heads; at < k * heads; ++at) out[at] = static_cast<int32_t>(value % modulus[at] + offset[at]);
+        for (int64_t at = (k - 1) * heads; at < k * heads; ++at)
+          out[at] = static_cast<int32_t>(value % modulus[at] + offset[at]);
       }
     }
   }
@@ -108,7 +111,8 @@ class EngramLookup final : public Kernel {
   enum { IDS, TABLE, SCALE, OUT };
 
  public:
-  explicit EngramLookup(const Attributes& a) : layer_(a.integer("layer")), dtype_(a.dtype("dtype")), value_(e4m3_values()) {}
+  explicit EngramLookup(const Attributes& a)
+      : layer_(a.integer("layer")), dtype_(a.dtype("dtype")), value_(e4m3_values()) {}
 
   void check(const Call& c) const override {
     const auto &ids = c.tensors.at(IDS), &table = c.tensors.at(TABLE), &scale = c.tensors.at(SCALE);
@@ -132,7 +136,8 @@ class EngramLookup final : public Kernel {
   template <class T>
   void run_as(const Call& c) const noexcept {
     const auto &ids = c.tensors[IDS], &table = c.tensors[TABLE];
-    const int64_t picks = ids.sizes[2], width = table.sizes[1], groups = c.tensors[SCALE].sizes[1], group = width / groups;
+    const int64_t picks = ids.sizes[2], width = table.sizes[1], groups = c.tensors[SCALE].sizes[1],
+                  group = width / groups;
     for (int64_t i = 0; i < ids.sizes[0]; ++i)
       for (int64_t k = 0; k < picks; ++k) {
         const int64_t id = data<int32_t>(ids)[(i * ids.sizes[1] + layer_) * picks + k];
@@ -199,7 +204,8 @@ class EngramGate final : public Kernel {
           std::copy_n(x, width, out);
           continue;
         }
-        const float open = gate(x, keys + s * width, data<W>(c.tensors[Q_WEIGHT]) + s * width, data<W>(c.tensors[K_WEIGHT]) + s * width, width);
+        const float open = gate(x, keys + s * width, data<W>(c.tensors[Q_WEIGHT]) + s * width,
+                                data<W>(c.tensors[K_WEIGHT]) + s * width, width);
         for (int64_t d = 0; d < width; ++d) out[d] = from_float<T>(to_float(x[d]) + open * to_float(value[d]));
       }
     }
@@ -209,7 +215,8 @@ class EngramGate final : public Kernel {
   float gate(const T* x, const T* key, const W* qw, const W* kw, int64_t width) const noexcept {
     const float n = static_cast<float>(width);
     const float match = weighted_dot(x, key, qw, kw, width);
-    const float d = match / std::sqrt(n) / std::sqrt(lane_dot(x, x, width) / n + eps_) / std::sqrt(lane_dot(key, key, width) / n + eps_);
+    const float d = match / std::sqrt(n) / std::sqrt(lane_dot(x, x, width) / n + eps_) /
+                    std::sqrt(lane_dot(key, key, width) / n + eps_);
     const float size = std::sqrt(std::max(std::fabs(d), 1e-6f));  // NaN stays NaN
     return 1.0f / (1.0f + std::exp(d == 0.0f ? 0.0f : -std::copysign(size, d)));
   }

@@ -67,7 +67,8 @@ class Experts final : public Kernel {
 
   void check(const Call& call) const override {
     if (call.tensors.size() != 10) throw std::invalid_argument("moe_experts takes 9 inputs and y");
-    const dsv41c_tensor &x = call.tensors[0], &expert = call.tensors[1], &weight = call.tensors[2], &y = call.tensors[9];
+    const dsv41c_tensor &x = call.tensors[0], &expert = call.tensors[1], &weight = call.tensors[2],
+                        &y = call.tensors[9];
     require(x, "x", {DSV41C_FLOAT32, DSV41C_BFLOAT16}, 2);
     require(expert, "expert", {DSV41C_INT32}, 2);
     require(weight, "weight", {DSV41C_FLOAT32}, 2);
@@ -80,11 +81,13 @@ class Experts final : public Kernel {
     require_size(y, "y", 1, width);
     const int64_t experts = call.tensors[3].sizes[0], inner = call.tensors[3].sizes[1];
     if (width % GROUP != 0 || inner % GROUP != 0)
-      throw std::invalid_argument("widths " + std::to_string(width) + " and " + std::to_string(inner) + ", needed multiples of 32");
+      throw std::invalid_argument("widths " + std::to_string(width) + " and " + std::to_string(inner) +
+                                  ", needed multiples of 32");
     check_weight(call, 3, "w1", experts, inner, width);
     check_weight(call, 5, "w3", experts, inner, width);
     check_weight(call, 7, "w2", experts, width, inner);
-    require_scratch(call, 8 * rows * topk + 4 * (rows * width + PANEL * std::max(width, inner) + rows * topk * (inner + width)));
+    require_scratch(
+        call, 8 * rows * topk + 4 * (rows * width + PANEL * std::max(width, inner) + rows * topk * (inner + width)));
   }
 
   void run(const Call& call) const noexcept override {
@@ -138,7 +141,8 @@ class Experts final : public Kernel {
     const dsv41c_tensor& expert = call.tensors[1];
     int64_t count = 0;
     for (int64_t p = 0; p < expert.sizes[0] * expert.sizes[1]; ++p)
-      if (chosen(call, p)) keys[count++] = static_cast<uint64_t>(data<int32_t>(expert)[p]) << 32 | static_cast<uint64_t>(p);
+      if (chosen(call, p))
+        keys[count++] = static_cast<uint64_t>(data<int32_t>(expert)[p]) << 32 | static_cast<uint64_t>(p);
     std::sort(keys, keys + count);
     return count;
   }

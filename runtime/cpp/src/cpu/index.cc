@@ -10,7 +10,8 @@ namespace {
 // Scratch of one row: one score and one number per candidate.
 struct Scratch {
   static int64_t bytes(int64_t candidates) { return candidates * 8; }
-  Scratch(void* memory, int64_t candidates) : score(static_cast<float*>(memory)), order(reinterpret_cast<int32_t*>(score + candidates)) {}
+  Scratch(void* memory, int64_t candidates)
+      : score(static_cast<float*>(memory)), order(reinterpret_cast<int32_t*>(score + candidates)) {}
   float* score;
   int32_t* order;
 };
@@ -20,9 +21,8 @@ struct Scratch {
 int64_t choose(const float* score, int32_t* order, int64_t n, int64_t k) noexcept {
   for (int64_t i = 0; i < n; ++i) order[i] = static_cast<int32_t>(i);
   if (n <= k) return n;
-  std::nth_element(order, order + k, order + n, [score](int32_t a, int32_t b) {
-    return score[a] != score[b] ? score[a] > score[b] : a < b;
-  });
+  std::nth_element(order, order + k, order + n,
+                   [score](int32_t a, int32_t b) { return score[a] != score[b] ? score[a] > score[b] : a < b; });
   std::sort(order, order + k);
   return k;
 }
@@ -32,7 +32,9 @@ class IndexKernel : public Kernel {
  protected:
   enum { Q, WEIGHTS, KEYS, PAGES, ROWS };
   explicit IndexKernel(const Attributes& a)
-      : topk_(a.integer("topk")), ratio_(a.integer("ratio")), weight_scale_(static_cast<float>(a.real("weight_scale"))) {
+      : topk_(a.integer("topk")),
+        ratio_(a.integer("ratio")),
+        weight_scale_(static_cast<float>(a.real("weight_scale"))) {
     if (topk_ < 1 || ratio_ < 1) throw std::invalid_argument("topk and ratio must be at least 1");
   }
 
@@ -53,7 +55,9 @@ class IndexKernel : public Kernel {
   }
 
   static PagedPool pool(const Call& c) { return {c.tensors[KEYS], c.tensors[PAGES]}; }
-  int64_t visible(const Call& c, const Row& row) const { return std::min((row[POSITION] + 1) / ratio_, pool(c).capacity()); }
+  int64_t visible(const Call& c, const Row& row) const {
+    return std::min((row[POSITION] + 1) / ratio_, pool(c).capacity());
+  }
 
   // Score of entry j for row i. A NaN score counts as -inf: it is chosen only when nothing else is left.
   template <class T>
@@ -114,7 +118,8 @@ class IndexTopkBlocks final : public IndexTopk {
  public:
   explicit IndexTopkBlocks(const Attributes& a)
       : IndexTopk(a), block_size_(a.integer("block_size")), topk_blocks_(a.integer("topk_blocks")) {
-    if (block_size_ < 1 || topk_blocks_ < 1) throw std::invalid_argument("block_size and topk_blocks must be at least 1");
+    if (block_size_ < 1 || topk_blocks_ < 1)
+      throw std::invalid_argument("block_size and topk_blocks must be at least 1");
   }
 
   void check(const Call& c) const override {
@@ -196,7 +201,9 @@ std::unique_ptr<Kernel> make(const Attributes& a) {
 }  // namespace
 
 std::vector<Entry> index_entries() {
-  return {{"index_topk", make<IndexTopk>}, {"index_topk_blocks", make<IndexTopkBlocks>}, {"index_topk_within", make<IndexTopkWithin>}};
+  return {{"index_topk", make<IndexTopk>},
+          {"index_topk_blocks", make<IndexTopkBlocks>},
+          {"index_topk_within", make<IndexTopkWithin>}};
 }
 
 }  // namespace dsv41c::cpu

@@ -50,15 +50,15 @@ struct Entry {
 };
 
 // One function per source file lists the entries that it defines.
-std::vector<Entry> row_entries();         // rows.cc: row_table, take_row_table, greedy_token
-std::vector<Entry> linear_entries();      // linear.cc: linear, grouped_linear
-std::vector<Entry> mhc_entries();         // mhc.cc: mhc_mix
-std::vector<Entry> moe_entries();         // moe.cc: moe_gate, swiglu
-std::vector<Entry> expert_entries();      // experts.cc: moe_experts
-std::vector<Entry> attention_entries();   // attention.cc: window_, draft_, sparse_attention
-std::vector<Entry> store_entries();       // store.cc: window_commit, compress_pairs, entry_store
-std::vector<Entry> index_entries();       // index.cc: index_topk, index_topk_blocks, index_topk_within
-std::vector<Entry> engram_entries();      // engram.cc: engram_hash, engram_lookup, engram_gate
+std::vector<Entry> row_entries();        // rows.cc: row_table, take_row_table, greedy_token
+std::vector<Entry> linear_entries();     // linear.cc: linear, grouped_linear
+std::vector<Entry> mhc_entries();        // mhc.cc: mhc_mix
+std::vector<Entry> moe_entries();        // moe.cc: moe_gate, swiglu
+std::vector<Entry> expert_entries();     // experts.cc: moe_experts
+std::vector<Entry> attention_entries();  // attention.cc: window_, draft_, sparse_attention
+std::vector<Entry> store_entries();      // store.cc: window_commit, compress_pairs, entry_store
+std::vector<Entry> index_entries();      // index.cc: index_topk, index_topk_blocks, index_topk_within
+std::vector<Entry> engram_entries();     // engram.cc: engram_hash, engram_lookup, engram_gate
 
 // Throws std::invalid_argument unless the tensor has this dtype (one of `dtypes`), rank and is contiguous.
 void require(const dsv41c_tensor& t, const char* name, std::initializer_list<int32_t> dtypes, int ndim);
@@ -112,7 +112,8 @@ inline float e4m3_to_float(uint8_t code) {
   const float small = static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-9f;
   uint32_t u;
   std::memcpy(&u, &small, 4);
-  const uint32_t is_small = 0u - static_cast<uint32_t>(magnitude < 8), is_nan = 0u - static_cast<uint32_t>(magnitude == 0x7f);
+  const uint32_t is_small = 0u - static_cast<uint32_t>(magnitude < 8),
+                 is_nan = 0u - static_cast<uint32_t>(magnitude == 0x7f);
   u = (u & is_small) | (normal & ~is_small) | (0x7fc00000u & is_nan) | (code & 0x80u) << 24;
   float f;
   std::memcpy(&f, &u, 4);

@@ -28,7 +28,8 @@ const float* weight_row(const Weight& weight, int64_t n, float* panel) {
   } else if (weight.values.dtype == DSV41C_BFLOAT16) {
     widen_rows(data<bf16>(weight.values) + n * k, 1, k, k, panel);
   } else {
-    widen_blocks(data<uint8_t>(weight.values) + n * k, data<uint8_t>(weight.scale) + n / BLOCK * weight.scale.sizes[1], k, panel);
+    widen_blocks(data<uint8_t>(weight.values) + n * k, data<uint8_t>(weight.scale) + n / BLOCK * weight.scale.sizes[1],
+                 k, panel);
     std::fill(panel + k, panel + padded(k), 0.0f);
   }
   return panel;
@@ -57,7 +58,8 @@ class Linear final : public Kernel {
     }
     if (grouped_) require_size(x, "x", 1, groups_);
     if (groups_ < 1 || w.sizes[0] % groups_ != 0)
-      throw std::invalid_argument(std::to_string(w.sizes[0]) + " weight rows do not form " + std::to_string(groups_) + " groups");
+      throw std::invalid_argument(std::to_string(w.sizes[0]) + " weight rows do not form " + std::to_string(groups_) +
+                                  " groups");
     require_size(x, "x", x.ndim - 1, w.sizes[1]);
     require_size(y, "y", 0, x.sizes[0]);
     require_size(y, "y", 1, w.sizes[0]);
@@ -104,7 +106,8 @@ class Linear final : public Kernel {
 
 std::vector<Entry> linear_entries() {
   return {{"linear", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<Linear>(a, false); }},
-          {"grouped_linear", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<Linear>(a, true); }}};
+          {"grouped_linear",
+           [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<Linear>(a, true); }}};
 }
 
 }  // namespace dsv41c::cpu

@@ -39,12 +39,15 @@ class Mix final : public Kernel {
       : iterations_(a.integer("iterations")), rms_eps_(a.real("rms_eps")), hc_eps_(a.real("hc_eps")) {}
 
   void check(const Call& call) const override {
-    if (call.tensors.size() != 7) throw std::invalid_argument("mhc_mix takes streams, fn, scale, base, alpha, beta, gamma");
+    if (call.tensors.size() != 7)
+      throw std::invalid_argument("mhc_mix takes streams, fn, scale, base, alpha, beta, gamma");
     const dsv41c_tensor &x = call.tensors[0], &fn = call.tensors[1];
     require(x, "streams", {DSV41C_FLOAT32, DSV41C_BFLOAT16}, 3);
     const int64_t rows = x.sizes[0], s = x.sizes[1], k = s * x.sizes[2], n = s * (s + 2);
-    if (s > MAX_STREAMS) throw std::invalid_argument(std::to_string(s) + " streams, at most " + std::to_string(MAX_STREAMS));
-    if (iterations_ < 1) throw std::invalid_argument("iterations is " + std::to_string(iterations_) + ", needed 1 or more");
+    if (s > MAX_STREAMS)
+      throw std::invalid_argument(std::to_string(s) + " streams, at most " + std::to_string(MAX_STREAMS));
+    if (iterations_ < 1)
+      throw std::invalid_argument("iterations is " + std::to_string(iterations_) + ", needed 1 or more");
     require(fn, "fn", {DSV41C_FLOAT32}, 2);
     require_size(fn, "fn", 0, n);
     require_size(fn, "fn", 1, k);

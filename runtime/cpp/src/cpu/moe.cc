@@ -23,7 +23,8 @@ class Gate final : public Kernel {
   explicit Gate(const Attributes& a) : topk_(a.integer("topk")), routed_scale_(a.real("routed_scale")) {}
 
   void check(const Call& call) const override {
-    if (call.tensors.size() != 7) throw std::invalid_argument("moe_gate takes x, weight, bias, bias_vl, rows, expert, weight");
+    if (call.tensors.size() != 7)
+      throw std::invalid_argument("moe_gate takes x, weight, bias, bias_vl, rows, expert, weight");
     const dsv41c_tensor &x = call.tensors[0], &w = call.tensors[1];
     require(x, "x", {DSV41C_FLOAT32, DSV41C_BFLOAT16}, 2);
     require(w, "weight", {DSV41C_FLOAT32, DSV41C_BFLOAT16}, 2);
@@ -52,7 +53,8 @@ class Gate final : public Kernel {
     for (int64_t first = 0; first < experts; first += PANEL) {
       const int64_t count = std::min(PANEL, experts - first);
       const float* panel_rows[PANEL];
-      for (int64_t i = 0; i < PANEL; ++i) panel_rows[i] = weight_row({w, w}, first + std::min(i, count - 1), panel + i * kp);
+      for (int64_t i = 0; i < PANEL; ++i)
+        panel_rows[i] = weight_row({w, w}, first + std::min(i, count - 1), panel + i * kp);
       dot_panel(
           panel_rows, kp, rows, [&](int64_t t) { return wide + t * kp; },
           [&](int64_t t, v4 sums) {
@@ -62,8 +64,8 @@ class Gate final : public Kernel {
     const int32_t* table = data<int32_t>(call.tensors[4]);
     for (int64_t t = 0; t < rows; ++t) {
       const bool image = table[t * NUM_ROW_COLUMNS + FLAGS] & IMAGE;
-      choose(scores + t * experts, data<float>(call.tensors[image ? 3 : 2]), experts, data<int32_t>(call.tensors[5]) + t * topk_,
-             data<float>(call.tensors[6]) + t * topk_);
+      choose(scores + t * experts, data<float>(call.tensors[image ? 3 : 2]), experts,
+             data<int32_t>(call.tensors[5]) + t * topk_, data<float>(call.tensors[6]) + t * topk_);
     }
   }
 

@@ -13,12 +13,14 @@ const nlohmann::json& Attributes::at(const char* name) const {
 }
 int64_t Attributes::integer(const char* name) const {
   const auto& v = at(name);
-  if (!v.is_number_integer()) throw std::invalid_argument(std::string("attribute ") + name + " is no integer: " + v.dump());
+  if (!v.is_number_integer())
+    throw std::invalid_argument(std::string("attribute ") + name + " is no integer: " + v.dump());
   return v.get<int64_t>();
 }
 double Attributes::real(const char* name) const {
   const auto& v = at(name);
-  if (!v.is_object() || !v.contains("f")) throw std::invalid_argument(std::string("attribute ") + name + " is no float: " + v.dump());
+  if (!v.is_object() || !v.contains("f"))
+    throw std::invalid_argument(std::string("attribute ") + name + " is no float: " + v.dump());
   return std::stod(v.at("f").get<std::string>());
 }
 bool Attributes::flag(const char* name) const {
@@ -39,7 +41,8 @@ void require(const dsv41c_tensor& t, const char* name, std::initializer_list<int
   if (t.ndim != ndim)
     throw std::invalid_argument(where + " has rank " + std::to_string(t.ndim) + ", needed " + std::to_string(ndim));
   if (std::find(dtypes.begin(), dtypes.end(), t.dtype) == dtypes.end())
-    throw std::invalid_argument(where + " has dtype code " + std::to_string(t.dtype) + ", which the kernel does not take");
+    throw std::invalid_argument(where + " has dtype code " + std::to_string(t.dtype) +
+                                ", which the kernel does not take");
   int64_t expected = 1;
   for (int d = ndim - 1; d >= 0; --d) {
     if (t.sizes[d] != 1 && t.strides[d] != expected)
@@ -54,7 +57,8 @@ void require_size(const dsv41c_tensor& t, const char* name, int dim, int64_t exp
 }
 void require_scratch(const Call& call, int64_t bytes) {
   if (call.scratch_bytes < bytes)
-    throw std::invalid_argument("scratch of " + std::to_string(call.scratch_bytes) + " bytes, needed " + std::to_string(bytes));
+    throw std::invalid_argument("scratch of " + std::to_string(call.scratch_bytes) + " bytes, needed " +
+                                std::to_string(bytes));
 }
 
 namespace {
@@ -70,7 +74,8 @@ int32_t fail(dsv41c_error* error, const std::string& text) {
 }
 
 Factory find(const std::string& entry) {
-  for (auto list : {row_entries, linear_entries, mhc_entries, moe_entries, expert_entries, attention_entries, store_entries, index_entries, engram_entries})
+  for (auto list : {row_entries, linear_entries, mhc_entries, moe_entries, expert_entries, attention_entries,
+                    store_entries, index_entries, engram_entries})
     for (const Entry& e : list())
       if (entry == e.name) return e.make;
   throw std::invalid_argument("no native kernel named " + entry);
@@ -89,7 +94,8 @@ int32_t prepare(const char* body, void** kernel, dsv41c_error* error) {
 
 int32_t bind(void* kernel, const dsv41c_binding* b, void** bound, dsv41c_error* error) {
   try {
-    if (b->device >= 0) throw std::invalid_argument("tensors of CUDA device " + std::to_string(b->device) + ", needed the CPU's");
+    if (b->device >= 0)
+      throw std::invalid_argument("tensors of CUDA device " + std::to_string(b->device) + ", needed the CPU's");
     auto made = std::make_unique<Bound>();
     made->kernel = static_cast<const Kernel*>(kernel);
     made->call.tensors.assign(b->tensors, b->tensors + b->num_tensors);
@@ -113,9 +119,12 @@ void unbind(void* bound) { delete static_cast<Bound*>(bound); }
 void release(void* kernel) { delete static_cast<Kernel*>(kernel); }
 void count_allocations(int32_t, dsv41c_allocations* counted) { *counted = {}; }
 
-const dsv41c_provider PROVIDER = {DSV41C_PROVIDER_ABI, 0, "cpu", prepare, bind, launch, unbind, release, count_allocations};
+const dsv41c_provider PROVIDER = {DSV41C_PROVIDER_ABI, 0, "cpu", prepare, bind, launch, unbind, release,
+                                  count_allocations};
 
 }  // namespace
 }  // namespace dsv41c::cpu
 
-extern "C" __attribute__((visibility("default"))) const dsv41c_provider* dsv41c_cpu_provider() { return &dsv41c::cpu::PROVIDER; }
+extern "C" __attribute__((visibility("default"))) const dsv41c_provider* dsv41c_cpu_provider() {
+  return &dsv41c::cpu::PROVIDER;
+}

@@ -12,9 +12,7 @@ struct Row {
   bool pad() const { return columns[FLAGS] & PAD; }
   bool image() const { return columns[FLAGS] & IMAGE; }
   // Whether the row is among the last n of its slot in this table, when it stands at `index`.
-  bool among_last(int64_t n, int64_t index) const {
-    return index >= int64_t{columns[FIRST_ROW]} + columns[COUNT] - n;
-  }
+  bool among_last(int64_t n, int64_t index) const { return index >= int64_t{columns[FIRST_ROW]} + columns[COUNT] - n; }
 };
 
 inline Row row_at(const dsv41c_tensor& rows, int64_t index) {

@@ -21,7 +21,8 @@ class RowTable final : public Kernel {
     require(c.tensors.at(3), "page_table", {DSV41C_INT32}, 2);
     require_size(c.tensors[3], "page_table", 0, c.tensors[1].sizes[0]);
     require_rows(c.tensors.at(4), c.tensors[0].sizes[0]);
-    if (block_size_ < 1) throw std::invalid_argument("block_size " + std::to_string(block_size_) + ", needed at least 1");
+    if (block_size_ < 1)
+      throw std::invalid_argument("block_size " + std::to_string(block_size_) + ", needed at least 1");
   }
 
   void run(const Call& c) const noexcept override {
@@ -35,7 +36,9 @@ class RowTable final : public Kernel {
   }
 
  private:
-  static const int32_t* upload(const Call& c, int64_t i) { return data<int32_t>(c.tensors[0]) + i * NUM_UPLOAD_COLUMNS; }
+  static const int32_t* upload(const Call& c, int64_t i) {
+    return data<int32_t>(c.tensors[0]) + i * NUM_UPLOAD_COLUMNS;
+  }
   static bool continues(const int32_t* next, const int32_t* first) {
     return next[U_OFFSET] != 0 && next[U_SLOT] == first[U_SLOT] && !(next[U_FLAGS] & PAD);
   }
@@ -87,7 +90,9 @@ class TakeRowTable final : public Kernel {
     for (int64_t i = 0; i < count; ++i) copy(c, i);
     for (int64_t first = 0; first < count;) {
       int64_t end = first + 1;
-      while (end < count && !taken(c, first).pad() && !taken(c, end).pad() && taken(c, end)[SLOT] == taken(c, first)[SLOT]) ++end;
+      while (end < count && !taken(c, first).pad() && !taken(c, end).pad() &&
+             taken(c, end)[SLOT] == taken(c, first)[SLOT])
+        ++end;
       const int32_t base = taken(c, first).columns[POSITION];
       for (int64_t i = first; i < end; ++i) {
         int32_t* out = data<int32_t>(c.tensors[2]) + i * NUM_ROW_COLUMNS;
@@ -106,7 +111,8 @@ class TakeRowTable final : public Kernel {
     const int64_t from = data<int32_t>(c.tensors[1])[i];
     const int32_t pad[NUM_ROW_COLUMNS] = {num_slots_, 0, 0, 0, 1, 0, 0, START | PAD};
     const bool keep = from >= 0 && from < c.tensors[0].sizes[0];
-    std::memcpy(data<int32_t>(c.tensors[2]) + i * NUM_ROW_COLUMNS, keep ? row_at(c.tensors[0], from).columns : pad, sizeof pad);
+    std::memcpy(data<int32_t>(c.tensors[2]) + i * NUM_ROW_COLUMNS, keep ? row_at(c.tensors[0], from).columns : pad,
+                sizeof pad);
   }
 
   int32_t num_slots_;
@@ -159,7 +165,8 @@ class GreedyToken final : public Kernel {
 std::vector<Entry> row_entries() {
   return {
       {"row_table", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<RowTable>(a); }},
-      {"take_row_table", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<TakeRowTable>(a); }},
+      {"take_row_table",
+       [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<TakeRowTable>(a); }},
       {"greedy_token", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<GreedyToken>(a); }},
   };
 }

@@ -25,7 +25,8 @@ class WindowCommit final : public Kernel {
     for (int64_t i = 0; i < kv.sizes[0]; ++i) {
       const Row row = row_at(c.tensors[1], i);
       if (row.pad() || !row.among_last(ring, i)) continue;
-      std::memcpy(data<char>(c.tensors[2]) + (row[SLOT] * ring + row[POSITION] % ring) * bytes, data<char>(kv) + i * bytes, bytes);
+      std::memcpy(data<char>(c.tensors[2]) + (row[SLOT] * ring + row[POSITION] % ring) * bytes,
+                  data<char>(kv) + i * bytes, bytes);
     }
   }
 };
@@ -134,8 +135,10 @@ class EntryStore final : public Kernel {
 
 std::vector<Entry> store_entries() {
   return {
-      {"window_commit", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<WindowCommit>(a); }},
-      {"compress_pairs", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<CompressPairs>(a); }},
+      {"window_commit",
+       [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<WindowCommit>(a); }},
+      {"compress_pairs",
+       [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<CompressPairs>(a); }},
       {"entry_store", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<EntryStore>(a); }},
   };
 }

@@ -114,7 +114,7 @@ def test_upload_is_checked_against_what_the_device_will_hold(opened: Opened) -> 
     decode(runtime, rows_of(0, [-1], base=12))
     with pytest.raises(Dsv41cError, match="would reach position 28"):
         decode(runtime, rows_of(0, [1] * 16, base=13))
-    with pytest.raises(Dsv41cError, match="has none mapped yet"):
+    with pytest.raises(Dsv41cError, match="has none, because the slot starts"):
         decode(runtime, [[1, 0, 1, 1, -1]])
 
 
@@ -142,6 +142,18 @@ def test_report_says_what_was_built(opened: Opened) -> None:
     assert report["aten"]["decode"] == {"rows": 16, "allocations": 1, "bytes": 512}
     assert cuda["fallback_pool_bytes"] == 4096
     assert report["planned_bytes"] == report["reserved_bytes"]
+
+
+def test_reserved_is_what_the_driver_gave(opened: Opened, driver: Driver) -> None:
+    """A device with one byte less than the report states cannot hold the artifact."""
+    runtime = opened(*toy(), cuda_mode="eager")
+    reserved = runtime.report()["reserved_bytes"]
+    runtime.close()
+    driver.reset(memory=reserved)
+    opened(*toy(), cuda_mode="eager").close()
+    driver.reset(memory=reserved - 1)
+    with pytest.raises(Dsv41cError, match="DSV41C-E0701"):
+        opened(*toy(), cuda_mode="eager")
 
 
 def test_bench_of_graphs_and_steps(opened: Opened) -> None:

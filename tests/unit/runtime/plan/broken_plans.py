@@ -155,7 +155,7 @@ BROKEN: dict[str, tuple[str, Callable[[Any], object]]] = {
     "view offset falls": (FALLS, in_value(ENCODER, "upload.flat",
                                           storage={"view": {"of": 0, "offset": ["-", 8, "T"]}})),
     "view outside at a bucket": ("view outside its base", in_value(
-        ENCODER, "upload.flat", sizes=[["*", ["ceildiv", "T", 4], 20]], strides=[1])),
+        ENCODER, "upload.flat", sizes=[["+", 5, ["min", 35, ["*", 7, ["-", "T", 1]]]]])),
     "arena end": ("range outside its region", in_value(ENCODER, "v0", storage={"arena": 1 << 20})),
     "arena unaligned": ("offset is not aligned", in_value(ENCODER, "v0", storage={"arena": 4})),
     "arena negative offset": ("offset out of range", in_value(ENCODER, "v0", storage={"arena": -64})),
@@ -228,8 +228,8 @@ BROKEN: dict[str, tuple[str, Callable[[Any], object]]] = {
     "negative scratch": ("negative scratch", set_path("kernels", 0, "scratch_bytes", ["-", "rows", 9])),
     "scratch falls": (FALLS, set_path("kernels", 0, "scratch_bytes", ["-", 64, "rows"])),
     "temporary offset falls": (FALLS, lambda d: double(d)["locals"][2].update(offset=["-", 64, "rows"])),
-    "scratch too small at a bucket": ("scratch is too small", lambda d: (
-        in_value(ENCODER, "scratch", sizes=[["+", 64, ["*", 448, ["floordiv", "T", 8]]]])(d))),
+    "scratch too small at a bucket": ("scratch is too small", in_value(
+        ENCODER, "scratch", sizes=[["+", 64, ["*", 448, ["floordiv", "T", 8]]]])),
     "scratch overflow": ("result outside int64",
                          set_path("kernels", 0, "scratch_bytes", ["*", 2**62, "rows"])),
     "argument negative": ("argument index out of range", lambda d: double(d)["locals"][0].update(index=-1)),
