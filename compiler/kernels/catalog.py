@@ -32,27 +32,28 @@ def find_kernels(op: str, args: Sequence[Any]) -> OpKernels | None:
 
 # --- mega_mhc --------------------------------------------
 
-# 64-column chunks that a block of the first launch walks: (more rows than this, chunks). More blocks for few rows, and
-# for many rows one whole wave of them; a wave and a bit costs a fifth more.
-MIX_CHUNKS = ((0, 1), (192, 4), (448, 5), (640, 8), (1536, 10))
+# A block of the first launch takes 64 rows and some of the 64-column chunks of a row: one chunk up to FEW_ROWS, above
+# as many as leave one whole wave of blocks (a wave and a bit costs a fifth more), at most MOST_CHUNKS.
+FEW_ROWS = 512
+MOST_CHUNKS = 10
 SERIAL_ROWS = 512  # above, a thread takes a row's Sinkhorn, 32 rows a block; below, a block takes one row
 PARTIAL_BYTES = 4 * 25
 
 
 def mega_mhc(hidden: int, iterations: int, rms_eps: float, hc_eps: float) -> OpKernels:
-    chunks: Expr = 1
-    for (_, before), (bound, after) in zip(MIX_CHUNKS, MIX_CHUNKS[1:], strict=False):
-        chunks = _add(chunks, _mul(after - before, _above(bound)))
-    chunks = _min(chunks, hidden // 64)
-    splits = _ceildiv(hidden // 64, chunks)
+    all_chunks = hidden // 64
+    tiles = _max(1, _ceildiv(ROWS, 64))
+    whole_wave = _ceildiv(all_chunks, _max(1, _floordiv(2 * SMS, tiles)))
+    chunks = _max(1, _mul(_above(FEW_ROWS), _min(whole_wave, MOST_CHUNKS)))
+    splits = _ceildiv(all_chunks, chunks)
     collapsed_bytes = _mul(ROWS, 2 * hidden)
     first = KernelSource(
         file="mhc/post_mix.py", constants=(("hidden", hidden),),
-        spill_limit_bytes=24,  # 8 for sm_90a, as measured; more registers would halve the blocks of an SM
+        spill_limit_bytes=48,  # 8 for sm_90a, as measured; more registers would halve the blocks of an SM
         bindings=_named(
             y=Tensor(0), streams=Tensor(1), alpha=Tensor(2), beta=Tensor(3), gamma=Tensor(4), weights=Tensor(5),
-            streams_out=Tensor(9), u=Scratch(0), partials=Scratch(collapsed_bytes), chunks=Int32(chunks),
-            splits=Int32(splits), rows=Int32(ROWS)),
+            streams_out=Tensor(9), u=Scratch(0), partials=Scratch(collapsed_bytes), splits=Int32(splits),
+            rows=Int32(ROWS)),
     )
     mix_rows = _add(1, _mul(31, _above(SERIAL_ROWS)))
     second = KernelSource(
@@ -64,7 +65,10 @@ def mega_mhc(hidden: int, iterations: int, rms_eps: float, hc_eps: float) -> OpK
             rows=Int32(ROWS)),
         grid=(_add(_ceildiv(ROWS, mix_rows), ROWS), 1, 1), block=(128, 1, 1),
     )
-    return OpKernels("mega_mhc", (first, second), _add(collapsed_bytes, _mul(_mul(splits, ROWS), PARTIAL_BYTES)))
+    # At least splits * rows, and never less for more rows: an arena is laid out at the bound of the rows.
+    partials = _max(_mul(ROWS, _ceildiv(all_chunks, MOST_CHUNKS)),
+                    _min(_mul(ROWS, all_chunks), max(FEW_ROWS * all_chunks, 2 * SMS * 64)))
+    return OpKernels("mega_mhc", (first, second), _add(collapsed_bytes, _mul(partials, PARTIAL_BYTES)))
 
 
 def _find_mega_mhc(
@@ -98,7 +102,9 @@ def mega_gate(hidden: int, experts: int, topk: int, routed_scale: float) -> OpKe
             weight=Tensor(6), routed_scale=Float(routed_scale), splits=Int32(splits), rows=Int32(ROWS)),
         grid=_select_grid(splits), block=(128, 1, 1),
     )
-    return OpKernels("moe_gate", (first, second), _mul(_mul(splits, ROWS), 4 * experts))
+    # At least splits * rows, and never less for more rows, as above.
+    products = _max(ROWS, _min(_mul(ROWS, k_blocks), SMS // tiles * 128))
+    return OpKernels("moe_gate", (first, second), _mul(products, 4 * experts))
 
 
 def _select_grid(splits: Expr) -> Grid:

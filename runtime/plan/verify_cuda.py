@@ -59,7 +59,7 @@ def _check_shape(launch: CudaLaunch, symbols: Mapping[str, int], where: str) -> 
         if len(sizes) != 3:
             raise broken(f"bad {name}", where, f"{len(sizes)} dimensions", "3 dimensions")
     for size, most in zip(launch.grid, MAX_GRID, strict=True):
-        blocks = evaluate_extent(size, symbols, where)
+        blocks = evaluate_at(size, symbols, where)  # may fall: more rows a block, fewer blocks
         if not 1 <= blocks <= most:
             raise broken("bad grid", where, blocks, f"1 to {most} blocks")
     threads = math.prod(launch.block)

@@ -58,7 +58,7 @@ def evaluate_at(expr: Expr, symbols: Mapping[str, int], where: str) -> int:
 
 
 def evaluate_extent(expr: Expr, symbols: Mapping[str, int], where: str) -> int:
-    """Of a size, stride, offset or grid: never falls as the symbol grows, so that what holds at a point holds below."""
+    """Of a size, stride or offset: never falls as the symbol grows, so that what holds at a point holds below."""
     if isinstance(expr, int):
         return expr
     value = evaluate_at(expr, symbols, where)

@@ -197,7 +197,8 @@ def test_interrupted_at_random_times(tiny_checkpoint: Path, alone: Path, tmp_pat
 def test_ctrl_c_while_a_user_compiles(tiny_checkpoint: Path, tmp_path: Path) -> None:
     """The whole command, interrupted while it captures the model."""
     process = subprocess.Popen([sys.executable, "-m", "dsv41c.tools.cli.main", "compile", tiny_checkpoint, "-o",
-                                tmp_path / "art", *OPTIONS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                tmp_path / "art", *OPTIONS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     time.sleep(2.5)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)

@@ -52,12 +52,24 @@ def test_gate_splits_cover_k_once(case: str) -> None:
         assert (s - 1) * b < k_blocks <= s * b
 
 
-def test_mix_splits_cover_the_columns_once() -> None:
+def test_mix_splits_share_the_columns_out() -> None:
+    """Every split has a piece of 64 columns, and above 512 rows the blocks fit one wave where rows allow it."""
     record = LaunchRecord.from_json(TABLE["sm_90a mega_mhc mhc_post_mix_kernel"])
-    chunks, _, splits = (p for p in record.params if isinstance(p, Int32))
     for rows in range(1, 9000, 61):
-        c, s = (expr.evaluate(p.value, {"rows": rows}) for p in (chunks, splits))
-        assert (s - 1) * c < 80 <= s * c
+        blocks, tiles = (expr.evaluate(e, {"rows": rows}) for e in record.grid[:2])
+        assert 1 <= blocks <= 80
+        assert tiles == -(-rows // 64)
+        assert Int32(record.grid[0]) in record.params
+        if 512 < rows <= 2048:
+            assert 132 < blocks * tiles <= 264
+
+
+@pytest.mark.parametrize("case", ["mega_mhc", "mega_mhc_demo", "mega_gate", "mega_gate_draft", "mega_gate_demo"])
+def test_scratch_never_shrinks_with_more_rows(case: str) -> None:
+    """An arena is laid out at the bound of the rows, and its offsets serve every smaller number of them."""
+    scratch = expr.from_json(TABLE[f"sm_90a {case} scratch"])
+    sizes = [expr.evaluate(scratch, {"rows": rows}) for rows in range(1, 9000)]
+    assert sizes == sorted(sizes)
 
 
 @pytest.mark.kernels

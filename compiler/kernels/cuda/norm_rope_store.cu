@@ -23,7 +23,7 @@ constexpr int kLanes = kVectors < 32 ? kVectors : 32;  // of one row
 constexpr int kEach = kVectors / kLanes;
 constexpr int kKept = WIDTH - ROPE;  // columns that do not turn
 constexpr int kEntry = WIDTH + WIDTH / 32;
-constexpr int kSlot = 0, kPosition = 1, kFirstRow = 3, kCount = 4, kFlags = 7, kRowColumns = 8, kPad = 4;
+constexpr int kPad = 4;
 static_assert((kLanes & (kLanes - 1)) == 0 && kVectors % kLanes == 0 && WIDTH % 32 == 0 && ROPE % 8 == 0);
 
 // Entries are only as aligned as their size: 528 bytes take 8-byte stores, 66 bytes 2-byte ones.
@@ -56,22 +56,22 @@ __device__ __forceinline__ void rotate(float (&e)[8], const Angles& angles) {
 
 }  // namespace
 
-// grid: ceildiv(rows, 128 / lanes of a row).
-extern "C" __global__ void __launch_bounds__(kThreads)
-norm_rope_store(const uint4* __restrict__ kv, const uint4* __restrict__ weight, const int32_t* __restrict__ table,
+// grid: ceildiv(rows, 128 / lanes of a row). The 1 lets the loads of weights and angles go out before the sum is known:
+// without it ptxas moves them behind the shuffles to save 7 registers.
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+norm_rope_store(const uint4* __restrict__ kv, const uint4* __restrict__ weight, const uint4* __restrict__ table,
                 const float4* __restrict__ angles, uint8_t* __restrict__ ring, float eps, int ring_size, int rows) {
   const int lane = threadIdx.x % kLanes;
   const int row = blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes;
   const int at = min(row, rows - 1);
+  // A table row in two loads, whatever the row is: a column at a time, each would wait for the test of the one before.
+  const uint4 head = table[2 * at], tail = table[2 * at + 1];  // slot, position, base, first row; row count, _, _, flags
   uint4 v[kEach], norm[kEach];
 #pragma unroll
   for (int i = 0; i < kEach; ++i) v[i] = __ldcs(kv + static_cast<int64_t>(at) * kVectors + lane + i * kLanes);
 #pragma unroll
   for (int i = 0; i < kEach; ++i) norm[i] = weight[lane + i * kLanes];
-  const int32_t* entry = table + at * kRowColumns;
-  const int slot = entry[kSlot], position = entry[kPosition];
-  // Of a chunk longer than the ring only the last rows stay, so no ring entry is written twice.
-  const bool stored = row < rows && !(entry[kFlags] & kPad) && at >= entry[kFirstRow] + entry[kCount] - ring_size;
+  const int slot = static_cast<int>(head.x), position = static_cast<int>(head.y);
   Angles turn[kEach];  // asked for before the sum, whose shuffles then hide the way to memory
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
@@ -79,18 +79,23 @@ norm_rope_store(const uint4* __restrict__ kv, const uint4* __restrict__ weight, 
     const float4* from = angles + (static_cast<int64_t>(position) * ROPE + max(0, (lane + i * kLanes) * 8 - kKept)) / 4;
     turn[i].pairs[0] = from[0], turn[i].pairs[1] = from[1];
   }
-  float squares = 0.0f;
+  // Of a chunk longer than the ring only the last rows stay, so no ring entry is written twice.
+  const bool stored = row < rows && !(tail.w & kPad) &&
+                      at >= static_cast<int>(head.w) + static_cast<int>(tail.x) - ring_size;
+  float part[2] = {};
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     float e[8];
     unpack(v[i], e);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) squares += e[j] * e[j];
+    for (int j = 0; j < 8; ++j) part[j % 2] += e[j] * e[j];
   }
+  float squares = part[0] + part[1];
 #pragma unroll
   for (int offset = kLanes / 2; offset > 0; offset >>= 1) squares += __shfl_xor_sync(kAll, squares, offset);
   const float root = reciprocal_root(squares / WIDTH, eps);
-  uint8_t* to = ring + (static_cast<int64_t>(slot) * ring_size + position % ring_size) * kEntry;
+  uint8_t* entry = ring + (static_cast<int64_t>(slot) * ring_size + position % ring_size) * kEntry;
+  uint8_t *to = entry + lane * 8, *scale_to = entry + WIDTH + lane / 4;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const int column = (lane + i * kLanes) * 8;
@@ -102,8 +107,10 @@ norm_rope_store(const uint4* __restrict__ kv, const uint4* __restrict__ weight, 
     round_all(e);
     if (column >= kKept) rotate(e, turn[i]);
     const uint32_t code = scale_code(quad_max(amax_eight(e)));
-    if (!stored) continue;
-    store_eight(to + column, e4m3_eight(e, inverse_scale(code)));
-    if ((lane & 3) == 0) to[WIDTH + column / 32] = static_cast<uint8_t>(code);
+    const uint2 codes = e4m3_eight(e, inverse_scale(code));
+    if (stored) {
+      store_eight(to + i * kLanes * 8, codes);
+      if (lane % 4 == 0) scale_to[i * kLanes / 4] = static_cast<uint8_t>(code);
+    }
   }
 }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 
@@ -21,10 +22,17 @@ namespace {
 std::atomic<int64_t> total{0};
 
 // The operator that this library would have called without the definitions below: hidden symbols are not found.
+// Which scope holds libstdc++ depends on how the host loaded this library, so every place is asked.
 template <class Function>
 Function process_operator(const char* name) {
-  void* const found = dlsym(RTLD_DEFAULT, name);
-  if (!found) std::abort();  // libstdc++ is linked and has them all
+  void* found = dlsym(RTLD_DEFAULT, name);
+  if (!found) found = dlsym(RTLD_NEXT, name);
+  if (!found)
+    if (void* const library = dlopen("libstdc++.so.6", RTLD_LAZY)) found = dlsym(library, name);
+  if (!found) {
+    std::fprintf(stderr, "dsv41c: no %s in this process: is libstdc++ linked in statically?\n", name);
+    std::abort();
+  }
   return reinterpret_cast<Function>(found);
 }
 

@@ -21,7 +21,7 @@ void check_shape(const CudaLaunch& launch, const Symbols& symbols, const Where& 
   check_three("grid", launch.grid.size(), where);
   check_three("block", launch.block.size(), where);
   for (size_t i = 0; i < 3; ++i) {
-    const int64_t blocks = evaluate_extent(launch.grid[i], symbols, where), most = plan_format::MAX_GRID[i];
+    const int64_t blocks = evaluate_at(launch.grid[i], symbols, where), most = plan_format::MAX_GRID[i];
     if (blocks < 1 || blocks > most)
       broken("bad grid", where, std::to_string(blocks), "1 to " + std::to_string(most) + " blocks");
   }

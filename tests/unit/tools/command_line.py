@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -21,6 +22,11 @@ class Ended:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+def heed_interrupts() -> None:
+    """For preexec_fn: a test run in the background of a shell hands an ignored SIGINT down to its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def dsv41c(*arguments: str | Path) -> Ended:

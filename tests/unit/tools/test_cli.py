@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.tools.command_line import dsv41c
+from tests.unit.tools.command_line import dsv41c, heed_interrupts
 
 HEAVY = ("torch", "numpy", "safetensors", "tokenizers", "rich")
 
@@ -136,7 +136,7 @@ def test_ctrl_c_is_130_and_leaves_nothing(tiny_checkpoint: Path, tmp_path: Path)
     code = ("import os, signal\nfrom dsv41c.compiler import artifact\nfrom dsv41c.tools.cli import main\n"
             "artifact.save_file = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\nmain.main()")
     process = subprocess.run([sys.executable, "-c", code, "compile", tiny_checkpoint, "-o", tmp_path / "art"],
-                             capture_output=True, text=True)
+                             capture_output=True, text=True, preexec_fn=heed_interrupts)
     assert process.returncode == 130, process.stderr
     assert list(tmp_path.iterdir()) == []
 
