@@ -202,7 +202,8 @@ def test_ctrl_c_while_a_user_compiles(tiny_checkpoint: Path, tmp_path: Path) -> 
     time.sleep(2.5)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, ""), err
+    # Python ends itself by the signal when it comes while an import is under way; a shell reports 130 for both.
+    assert process.returncode in (130, -signal.SIGINT) and out == "", err
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
 
