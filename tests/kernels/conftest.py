@@ -8,31 +8,33 @@ from pathlib import Path
 
 import pytest
 
-MARKER = "kernels"
-_left_out: list[str] = []
+NEEDS = {"kernels": ("nvcc", "tilelang"), "nvcc": ("nvcc",)}  # by marker
+_left_out: dict[str, list[str]] = {}
 
 
-def missing_tools() -> list[str]:
+def missing_tools(marker: str) -> list[str]:
     found = {"nvcc": shutil.which("nvcc") is not None, "tilelang": importlib.util.find_spec("tilelang") is not None}
-    return [tool for tool, here in found.items() if not here]
+    return [tool for tool in NEEDS[marker] if not found[tool]]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", f"{MARKER}: compiles kernels; needs nvcc and tilelang, no GPU")
+    for marker, tools in NEEDS.items():
+        config.addinivalue_line("markers", f"{marker}: compiles kernels; needs {' and '.join(tools)}, no GPU")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    missing = missing_tools()
-    for item in items:
-        if missing and item.get_closest_marker(MARKER) is not None:
-            item.add_marker(pytest.mark.skip(reason=f"not here: {', '.join(missing)}"))
-            _left_out.append(item.nodeid)
+    for marker in NEEDS:
+        missing = missing_tools(marker)
+        for item in items if missing else ():
+            if item.get_closest_marker(marker) is not None:
+                item.add_marker(pytest.mark.skip(reason=f"not here: {', '.join(missing)}"))
+                _left_out.setdefault(marker, []).append(item.nodeid)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _left_out:
-        tools = ", ".join(missing_tools())
-        terminalreporter.write_line(f"NOT RUN: {len(_left_out)} kernel tests; missing: {tools}")
+    for marker, tests in _left_out.items():
+        tools = ", ".join(missing_tools(marker))
+        terminalreporter.write_line(f"NOT RUN: {len(tests)} {marker} tests; missing: {tools}")
 
 
 @pytest.fixture(scope="session")

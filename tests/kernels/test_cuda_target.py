@@ -1,0 +1,45 @@
+"""A plan for a GPU compiles where there is none: every launch has a CUDA body, and its cubin is in the artifact."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from dsv41c.compiler.driver import compile_checkpoint
+from dsv41c.compiler.options import CompileOptions
+from dsv41c.runtime.plan import codec, schema
+
+SMALL = {"max_model_len": 64, "max_num_seqs": 4, "max_num_batched_tokens": 16}
+ELF = b"\x7fELF"
+
+
+def compiled(checkpoint: Path, output: Path, **options: object) -> schema.Plan:
+    compile_checkpoint(checkpoint, output, CompileOptions(plan_only=True, **SMALL, **options), lambda _: None)
+    return codec.decode((output / "plan.json").read_bytes())
+
+
+@pytest.mark.nvcc
+def test_tiny_for_sm_90a_needs_nothing_but_its_cubins(tiny_checkpoint: Path, tmp_path: Path,
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DSV41C_CACHE_DIR", str(tmp_path / "cache"))
+    plan = compiled(tiny_checkpoint, tmp_path / "art", target="sm_90a")
+    assert (plan.target, plan.required_features) == ("sm_90a", ("cuda_cubin",))
+    named = {launch.cubin for k in plan.kernels if isinstance(k.body, schema.CudaBody) for launch in k.body.launches}
+    files = {p.stem: p.read_bytes() for p in (tmp_path / "art/kernels").iterdir()}
+    assert named == set(files)
+    for digest, content in files.items():
+        assert content.startswith(ELF) and hashlib.sha256(content).hexdigest() == digest
+
+
+@pytest.mark.nvcc
+def test_an_op_left_to_aten_keeps_its_composite(tiny_checkpoint: Path, tmp_path: Path,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cubins of both architectures differ; the launches of the plan do not."""
+    monkeypatch.setenv("DSV41C_CACHE_DIR", str(tmp_path / "cache"))
+    ops = ("rms_norm", "rotary")
+    plan = compiled(tiny_checkpoint, tmp_path / "art", target="sm_100a", fallback=ops)
+    assert plan.required_features == ("aten_composites", "cuda_cubin")
+    left = {k.op.removeprefix("dsv41c::") for k in plan.kernels if isinstance(k.body, schema.CompositeBody)}
+    assert left == set(ops)
