@@ -18,6 +18,8 @@ from safetensors.torch import save_file
 
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.output_directory import new_directory
+from dsv41c.compiler.pass_driver import PassRecord
+from dsv41c.compiler.pass_records import PASSES, encode_records
 from dsv41c.compiler.weight_map import FEATURE, MAPPING, WeightMap
 from dsv41c.runtime.plan import codec, schema
 
@@ -46,10 +48,11 @@ class SelfTest:
 
 @dataclass(frozen=True)
 class Packed:
-    """What goes in beside the plan: cubins by digest, weights by plan name and the self-test; None is plan-only.
-    Weights that `mapping` names stay in the checkpoint."""
+    """What goes in beside the plan: cubins by digest, what the passes did, weights by plan name and the self-test;
+    None is plan-only. Weights that `mapping` names stay in the checkpoint."""
 
     cubins: Mapping[str, bytes]
+    passes: tuple[PassRecord, ...] = ()
     weights: Mapping[str, torch.Tensor] | None = None
     self_test: SelfTest | None = None
     mapping: WeightMap | None = None
@@ -66,6 +69,7 @@ def write_artifact(output: Path, plan: schema.Plan, view: Source, options: Compi
         plan = replace(plan, checks=(schema.Check(self_test.prompt, self_test.tokens),))
     with new_directory(output, "DSV41C-E0605") as folder:
         (folder / PLAN).write_bytes(codec.encode(plan))
+        (folder / PASSES).write_bytes(encode_records(packed.passes))
         for name in COPIED:
             if (view.path / name).is_file():
                 shutil.copyfile(view.path / name, folder / name)

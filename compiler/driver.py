@@ -20,6 +20,7 @@ from dsv41c.compiler.model.state import make_state, state_specs
 from dsv41c.compiler.model.transformer import Transformer
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.output_directory import refuse_existing
+from dsv41c.compiler.pass_driver import PassRecord
 from dsv41c.compiler.pipeline import run_pipeline
 from dsv41c.compiler.weight_map import map_weights
 from dsv41c.compiler.weights import Recipe, load_weights, weight_recipes, weight_shapes
@@ -39,6 +40,7 @@ class Compiled:
     options: CompileOptions
     recipes: dict[str, Recipe]
     cubins: dict[str, bytes]
+    passes: tuple[PassRecord, ...]
 
 
 def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progress) -> Compiled:
@@ -50,17 +52,18 @@ def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progre
     progress("capturing the model")
     captured = capture(model, options.max_num_batched_tokens)
     progress("cutting methods and running passes")
-    program = run_pipeline(build_methods(captured, options))
+    piped = run_pipeline(build_methods(captured, options), options.without)
     progress("lowering to a plan")
     provenance = schema.Provenance(view.model_digest, options.to_json(), producer())
     cuda = None
     if options.target != "cpu":
         cache = cache_directory()
         cuda = CudaBodies(options.target, cache and cache / "kernels", frozenset(options.fallback))
-    plan = lower(program, specs, options.max_num_seqs, provenance, cuda)
+    plan = lower(piped.program, specs, options.max_num_seqs, provenance, cuda)
     verify(plan)
     used = {w.name for w in plan.weights}
-    return Compiled(plan, view, options, {n: r for n, r in recipes.items() if n in used}, cuda.cubins if cuda else {})
+    return Compiled(plan, view, options, {n: r for n, r in recipes.items() if n in used},
+                    cuda.cubins if cuda else {}, piped.records)
 
 
 def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, progress: Progress) -> Compiled:
@@ -74,7 +77,7 @@ def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, 
     compiled = compile_plan(view, options, progress)
     if options.plan_only:
         progress("writing the plan")
-        write_artifact(output, compiled.plan, view, compiled.options, Packed(compiled.cubins))
+        write_artifact(output, compiled.plan, view, compiled.options, Packed(compiled.cubins, compiled.passes))
         return compiled
     progress("reading weights")
     weights = load_weights(view, compiled.recipes)
@@ -82,7 +85,7 @@ def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, 
     self_test = record_self_test(view, compiled.options, weights)
     progress("writing weights and plan")
     mapping = map_weights(view, compiled.recipes) if options.weights == "map" else None
-    packed = Packed(compiled.cubins, weights, self_test, mapping)
+    packed = Packed(compiled.cubins, compiled.passes, weights, self_test, mapping)
     write_artifact(output, compiled.plan, view, compiled.options, packed)
     return compiled
 

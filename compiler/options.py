@@ -18,6 +18,7 @@ from dsv41c.runtime.plan.format import TARGETS
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 QUANTIZERS = ("off", "fake")
 WEIGHTS = ("packed", "map")
+_LISTS = ("fallback", "without")  # options of many names, written with blanks between them
 DEFAULT_MAX_MODEL_LEN = 4096
 
 
@@ -33,6 +34,7 @@ class CompileOptions:
     quantizers: str = "fake"
     target: str = "cpu"
     fallback: tuple[str, ...] = ()  # ops that a CUDA target leaves to ATen instead of its own kernel
+    without: tuple[str, ...] = ()  # passes to leave out
     plan_only: bool = False
     weights: str = "packed"  # map: leave them in the checkpoint's shards, which the executor is then given
 
@@ -73,12 +75,12 @@ class CompileOptions:
 
     def to_json(self) -> dict[str, str | int | bool]:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return values | {"fallback": " ".join(self.fallback)}
+        return values | {name: " ".join(getattr(self, name)) for name in _LISTS}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> CompileOptions:
         """The options that `to_json` wrote."""
-        return cls(**{**values, "fallback": tuple(str(values["fallback"]).split())})
+        return cls(**{**values, **{name: tuple(str(values[name]).split()) for name in _LISTS}})
 
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()

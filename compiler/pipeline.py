@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
 
+from dsv41c.compiler.pass_driver import Observer, Piped, run_passes, select
 from dsv41c.compiler.program import Program
 from dsv41c.passes.base import Pass
 from dsv41c.passes.canonicalize.merge_equal_calls import MergeEqualCalls
 
-PIPELINE: tuple[Pass, ...] = (MergeEqualCalls(),)
+PIPELINE: tuple[Pass, ...] = (
+    MergeEqualCalls(),
+)
 
 
-def run_pipeline(program: Program) -> Program:
-    """Every pass over every method, in order."""
-    methods = dict(program.methods)
-    for step in PIPELINE:
-        for name, method in methods.items():
-            methods[name] = replace(method, graph=step.apply(method.graph).graph)
-    return Program(methods)
+def run_pipeline(program: Program, without: Iterable[str] = (), observe: Observer | None = None) -> Piped:
+    """Every pass but those named over every method, in order. E0901 for an unknown name."""
+    left_out = tuple(without)
+    return run_passes(program, select(PIPELINE, left_out), observe, left_out)

@@ -39,12 +39,22 @@ class NativeBody:
     scratch_bytes: Callable[..., int] | None = None
 
 
+@dataclass(frozen=True)
+class Constraint:
+    """What the arguments must be for an op to apply; `check` takes them and gives the reason when they are not."""
+
+    text: str
+    check: Callable[..., str | None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class OpSpec:
     """One op. `fake` allocates outputs from input shapes; `reference` is the torch definition of the maths.
 
     `schema` is the torch schema after the name, with `(a!)` on every mutated argument: effects are read from
     it and from nowhere else. `tie_order` states how equal keys are ordered, or None for ops without choice.
+    `composition(ops, *args)` computes a fused op from calls of other ops and views alone; it is what the op replaces.
+    `constraints` are checked where a pass would put the op.
     """
 
     name: str
@@ -55,6 +65,8 @@ class OpSpec:
     reference: Callable[..., Any]
     tie_order: str | None
     native: NativeBody | None = None
+    composition: Callable[..., Any] | None = None
+    constraints: tuple[Constraint, ...] = ()
 
     def parsed(self) -> torch._C.FunctionSchema:
         return torch._C.parse_schema(f"dsv41c::{self.name}{self.schema}")

@@ -9,19 +9,27 @@ from dataclasses import dataclass, field
 
 from torch import fx
 
-from dsv41c.compiler.program import memory_root, written_arguments
-from dsv41c.passes.base import PassResult
+from dsv41c.compiler.program import Program, memory_root, written_arguments
+from dsv41c.passes.base import GraphResult, Match, Pass, PassResult, Stage, per_method
 
 
-class MergeEqualCalls:
+@dataclass(frozen=True)
+class MergeEqualCalls(Pass):
+    """Two calls of one op with equal arguments and no write between them become one call."""
+
     name = "merge_equal_calls"
+    stage = Stage.CANONICALIZE
 
-    def apply(self, graph: fx.Graph) -> PassResult:
+    def apply(self, program: Program) -> PassResult:
         """A call is merged only while nothing has written what it reads, nor the earlier result, in between."""
+        return per_method(program, self._rewrite)
+
+    def _rewrite(self, method: str, graph: fx.Graph) -> GraphResult:
         merged = _Merged()
         for node in graph.nodes:
             merged.take(node)
-        return PassResult(merged.graph, merged.num_matches)
+        notes = tuple(Match(method, site, made, (site,)) for site, made in merged.matches)
+        return GraphResult(merged.graph, len(notes), notes)
 
 
 @dataclass
@@ -29,7 +37,7 @@ class _Merged:
     """The new graph while it grows. Versions count writes by the tensor that owns the memory."""
 
     graph: fx.Graph = field(default_factory=fx.Graph)
-    num_matches: int = 0
+    matches: list[tuple[str, str]] = field(default_factory=list)  # merged call, the call that stays
     _copied: dict[fx.Node, fx.Node] = field(default_factory=dict)
     _version: dict[fx.Node, int] = field(default_factory=dict)
     _seen: dict[object, tuple[fx.Node, int]] = field(default_factory=dict)  # with the result's version then
@@ -40,7 +48,7 @@ class _Merged:
             earlier, version = self._seen[key]
             if self._version_of(earlier) == version:
                 self._copied[node] = earlier
-                self.num_matches += 1
+                self.matches.append((node.name, earlier.name))
                 return
         copy = self.graph.node_copy(node, self._copied.__getitem__)
         copy.meta = dict(node.meta)

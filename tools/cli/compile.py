@@ -30,6 +30,8 @@ def compile_command(
     target: Annotated[str, typer.Option(help="cpu, sm_90a or sm_100a.")] = "cpu",
     fallback: Annotated[list[str] | None, typer.Option(metavar="OP", help="On a CUDA target, run this op through "
                                                            "ATen instead of its kernel; may be repeated.")] = None,
+    without: Annotated[list[str] | None, typer.Option(metavar="PASS", help="Leave this pass out; may be repeated. "
+                                                          "`dsv41c passes list` names them.")] = None,
     weights: Annotated[str, typer.Option(help="packed, or map: leave the weights in the checkpoint, which "
                                          "`dsv41c run --weights` then needs.")] = "packed",
     plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: to inspect, not to run.")] = False,
@@ -43,7 +45,7 @@ def compile_command(
     options = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs,
                              max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, dtype=dtype,
                              quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
-                             plan_only=plan_only, weights=weights)
+                             without=tuple(without or ()), plan_only=plan_only, weights=weights)
     start = time.perf_counter()
     with phases() as progress:
         compiled = compile_checkpoint(checkpoint, output, options, progress)

@@ -132,6 +132,9 @@ inline constexpr ErrorCode ERROR_CODES[] = {
     {"DSV41C-E0301", "bad op declaration", 70},
     {"DSV41C-E0302", "native kernel failed", 70},
     {"DSV41C-E0303", "native library missing", 3},
+    {"DSV41C-E0304", "passes in a wrong order", 70},
+    {"DSV41C-E0305", "pass broke the program", 70},
+    {"DSV41C-E0306", "bad program text", 2},
     {"DSV41C-E0401", "lifetimes overlap", 70},
     {"DSV41C-E0402", "bad buckets", 2},
     {"DSV41C-E0501", "plan malformed", 5},
@@ -173,6 +176,9 @@ inline constexpr std::string_view E0203 = "DSV41C-E0203";
 inline constexpr std::string_view E0301 = "DSV41C-E0301";
 inline constexpr std::string_view E0302 = "DSV41C-E0302";
 inline constexpr std::string_view E0303 = "DSV41C-E0303";
+inline constexpr std::string_view E0304 = "DSV41C-E0304";
+inline constexpr std::string_view E0305 = "DSV41C-E0305";
+inline constexpr std::string_view E0306 = "DSV41C-E0306";
 inline constexpr std::string_view E0401 = "DSV41C-E0401";
 inline constexpr std::string_view E0402 = "DSV41C-E0402";
 inline constexpr std::string_view E0501 = "DSV41C-E0501";

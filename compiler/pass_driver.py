@@ -1,0 +1,121 @@
+"""Runs an ordered list of passes over a program: order, checks before and after, records, and who is to blame."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from dsv41c.compiler.program import Program
+from dsv41c.passes.base import Note, Pass, PassResult, Stage
+from dsv41c.passes.engine.validity import faults, faults_between
+from dsv41c.runtime.plan.errors import Dsv41cError
+
+Observer = Callable[[Pass, Program, PassResult], None]  # the pass, the program before it, its result
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """What one pass did, for the artifact. `source`: SHA-256 of the module that defines it."""
+
+    name: str
+    stage: str
+    arguments: dict[str, object]
+    source: str
+    num_matches: int
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class Piped:
+    program: Program
+    records: tuple[PassRecord, ...]
+
+
+def run_passes(program: Program, passes: Sequence[Pass], observe: Observer | None = None,
+               left_out: Iterable[str] = ()) -> Piped:
+    """Every pass over every method, in order. `left_out` names passes that were removed on purpose, which satisfy
+    the requirement of a later one. E0304 for a wrong order, E0305 for a pass that fails or breaks the program."""
+    check_order(passes, left_out)
+    _refuse(program, "the captured program", list(faults(program)), ())
+    records: list[PassRecord] = []
+    for step in passes:
+        ran = [r.name for r in records]
+        result = _run(step, program, ran)
+        if observe is not None:
+            observe(step, program, result)
+        records.append(PassRecord(step.name, step.stage.value, dict(step.arguments()), source_digest(step),
+                                  result.num_matches, result.notes))
+        program = result.program
+    return Piped(program, tuple(records))
+
+
+def _run(step: Pass, program: Program, ran: Sequence[str]) -> PassResult:
+    subject = f"pass {step.name}"
+    try:
+        step.check(program)
+        result = step.apply(program)
+        step.verify(result.program)
+    except Dsv41cError:
+        raise
+    except Exception as error:
+        raise _broken(subject, f"{type(error).__name__}: {error}", ran) from error
+    _refuse(result.program, subject, [*faults(result.program)] or [*faults_between(program, result.program)], ran)
+    return result
+
+
+def _refuse(program: Program, subject: str, found: Sequence[str], ran: Sequence[str]) -> None:
+    if found:
+        raise _broken(subject, found[0], ran)
+
+
+def _broken(subject: str, found: str, ran: Sequence[str]) -> Dsv41cError:
+    return Dsv41cError("DSV41C-E0305", subject, found=found, where=f"after {', '.join(ran) or 'no other pass'}",
+                       needed="a valid program with the same results and state writes",
+                       do="leave the pass out with --without, and report this")
+
+
+def check_order(passes: Sequence[Pass], left_out: Iterable[str] = ()) -> None:
+    """Every requirement earlier, stages in order, no name twice (E0304)."""
+    seen, stages = set(left_out), list(Stage)
+    previous: Pass | None = None
+    for step in passes:
+        missing = [name for name in step.requires if name not in seen]
+        if missing:
+            raise _order(step, f"pass {step.name} before pass {missing[0]}, which it requires")
+        if previous is not None and stages.index(step.stage) < stages.index(previous.stage):
+            raise _order(step, f"pass {step.name} of stage {step.stage.value} behind {previous.name} of stage "
+                               f"{previous.stage.value}")
+        if step.name in seen:
+            raise _order(step, f"two passes called {step.name}")
+        seen.add(step.name)
+        previous = step
+
+
+def _order(step: Pass, found: str) -> Dsv41cError:
+    return Dsv41cError("DSV41C-E0304", f"order of pass {step.name}", found=found,
+                       needed="each pass once, behind what it requires, in the order of the stages",
+                       do="correct the tuple in compiler/pipeline.py")
+
+
+def select(passes: Sequence[Pass], without: Iterable[str]) -> tuple[Pass, ...]:
+    """The passes but those named; E0901 names the nearest when there is no such pass."""
+    names = [p.name for p in passes]
+    unwanted = set(without)
+    for name in sorted(unwanted - set(names)):
+        raise unknown_name("option --without", name, names)
+    return tuple(p for p in passes if p.name not in unwanted)
+
+
+def unknown_name(subject: str, name: str, known: Sequence[str]) -> Dsv41cError:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    return Dsv41cError("DSV41C-E0901", subject, found=repr(name), needed=f"one of {', '.join(known)}",
+                       do=f"did you mean {near[0]}?" if near else "name one of these")
+
+
+def source_digest(step: Pass) -> str:
+    """Of the file that defines the pass: a change of it changes the artifact's digest."""
+    return hashlib.sha256(inspect.getsource(sys.modules[type(step).__module__]).encode()).hexdigest()
