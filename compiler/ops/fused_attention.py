@@ -27,8 +27,8 @@ SPECS: tuple[OpSpec, ...] = (
     fused_op(
         name="mega_sparse_attention",
         schema="(Tensor q, Tensor window_kv, Tensor(a!) window, Tensor compressed, Tensor page_table, Tensor selected, "
-               "Tensor sink, Tensor rows, Tensor table, int window_size, int ratio, float scale, int groups, bool cast) "
-               "-> Tensor",
+               "Tensor sink, Tensor rows, Tensor table, int window_size, int ratio, float scale, int groups, "
+               "bool cast) -> Tensor",
         pads=PadRule.SKIP, composition=_mega_sparse_attention,
     ),
 )
