@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
-from dsv41c.compiler.ops import attention, dense, engram, hyper_connection, index, mega, moe, quantize, rows, store
+from dsv41c.compiler.ops import norm, primitives
+from dsv41c.compiler.ops.fused import dispatched
 from dsv41c.compiler.ops.native import native_call
 from dsv41c.compiler.ops.spec import OpSpec, check_spec
 from dsv41c.runtime.plan.errors import Dsv41cError
 
-_FAMILIES = (rows, dense, hyper_connection, quantize, attention, store, index, moe, engram, mega)
+_FAMILIES = (*primitives.FAMILIES, norm)  # fused ops behind what they are composed of
 
 
 def build_catalog(specs: tuple[OpSpec, ...]) -> Mapping[str, OpSpec]:
@@ -29,7 +30,9 @@ def build_catalog(specs: tuple[OpSpec, ...]) -> Mapping[str, OpSpec]:
 
 
 def implementation(spec: OpSpec) -> Callable[..., Any]:
-    """What runs on CPU tensors: the native body where the op has one, else the reference."""
+    """What runs on CPU tensors: the native body where the op has one, the bodies of its parts, or the reference."""
+    if spec.composition is not None:
+        return dispatched(spec.name, spec.composition)
     return native_call(spec) if spec.native is not None else spec.reference
 
 

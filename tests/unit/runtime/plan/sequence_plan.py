@@ -122,7 +122,8 @@ BROKEN: dict[str, tuple[str, Callable[[Any], object]]] = {
                                  lambda d: d["kernels"][FUSED]["body"]["parts"][2]["tensors"].append({"out": 2})),
     "out of the launch is read first": ("out is not written first", both(
         tensor(0, 0, **{"in": 1}), tensor(2, 0, **{"in": 4}))),
-    "out of the launch is not written": ("out is not written first", both(tensor(2, 1, out=2), part(2, scratch=1 << 10), roomy)),
+    "out of the launch is not written": ("out is not written first", both(
+        tensor(2, 1, out=2), part(2, scratch=1 << 10), roomy)),
     "out of the launch has no local": ("out is not written first", both(
         local(1, index=0), tensor(2, 1, out=2), part(2, scratch=1 << 10), roomy)),
     "out overlaps an input": ("written tensor overlaps another", tensor(0, 1, out=0)),
