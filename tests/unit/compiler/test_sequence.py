@@ -14,11 +14,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dsv41c.compiler.cuda_bodies import CudaBodies
 from dsv41c.compiler.kernel_table import KernelTable
 from dsv41c.compiler.ops.catalog import OPS, implementation
 from dsv41c.compiler.ops.fused import fused_op
 from dsv41c.compiler.ops.spec import OpSpec, PadRule
 from dsv41c.compiler.scratch_slots import ScratchSlots
+from dsv41c.compiler.stepwise import LaunchComparison, StepComparison
 from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.runtime.load import load
 from dsv41c.runtime.plan import schema as s
@@ -263,6 +265,63 @@ def test_every_fused_op_names_what_its_reference_can_call() -> None:
         with pytest.raises(Dsv41cError, match="absent in its composition") as caught:
             call(torch.zeros(2, 32))
         assert caught.value.code == "DSV41C-E0301"
+
+
+@dataclasses.dataclass
+class NoCompiler(CudaBodies):
+    """Bodies without functions; `own` names the fused ops that have a kernel of their own."""
+
+    own: frozenset[str] = frozenset()
+
+    def _sources(self, spec: OpSpec, args: Any) -> Any:
+        return ((), 0) if spec.composition is None or spec.name in self.own else None
+
+
+def bodies(fallback: tuple[str, ...] = (), own: tuple[str, ...] = ()) -> dict[str, type]:
+    table = KernelTable(OPS, NoCompiler("sm_90a", None, frozenset(fallback), own=frozenset(own)))
+    table.find("rms_norm_cast", [X, NORM, 1.0])
+    return {kernel.op.removeprefix("dsv41c::"): type(kernel.body) for kernel in table.kernels}
+
+
+def test_on_a_cuda_target_parts_are_cuda_and_fallback_applies_to_them() -> None:
+    parts = {"rms_norm": s.CudaBody, "quantize_fp8": s.CudaBody}
+    assert bodies() == parts | {"rms_norm_cast": s.SequenceBody}
+    assert bodies(fallback=("rms_norm",)) == parts | {"rms_norm": s.CompositeBody, "rms_norm_cast": s.SequenceBody}
+
+
+def test_a_fused_kernel_takes_the_place_of_the_sequence() -> None:
+    assert bodies(own=("rms_norm_cast",)) == {"rms_norm_cast": s.CudaBody}
+    assert set(bodies(fallback=("rms_norm_cast",), own=("rms_norm_cast",))) == {"rms_norm", "quantize_fp8",
+                                                                               "rms_norm_cast"}
+
+
+def test_check_compares_a_sequence_with_the_reference_of_its_op(tmp_path: Path) -> None:
+    """`check --reference` runs the launch by the op's reference and by the bodies of its parts."""
+    method = OneMethod(OPS, weights())
+    outputs = method.call("rms_norm_cast", method.x, method.weight("norm"), 1e-6, outputs_in_io=True)
+    plan, rows = method.plan(outputs), np.arange(5, dtype=np.int32)
+    comparison = LaunchComparison(plan, weights())
+    with load(write_artifact(tmp_path / "art", plan, weights()), poison=0xC3) as runtime:
+        StepComparison(runtime, comparison).step(upload_rows(5), rows, rows)
+        assert runtime.report()["methods"]["decode"]["launches"] == {"cpu": 1, "aten": 1, "sequence": 1}
+        assert runtime.report()["methods"]["decode"]["kernels"] == {"cpu": 1, "aten": 3}
+    assert comparison.launches == 3
+
+
+def test_a_launch_that_brings_another_shape_is_refused_at_load(tmp_path: Path) -> None:
+    """A sequence states what it was traced with, as a composite does; both verifiers look at bytes only."""
+    method = OneMethod(OPS, weights())
+    plan = method.plan(method.call("rms_norm_cast", method.x, method.weight("norm"), 1e-6, outputs_in_io=True))
+    kernels = list(plan.kernels)
+    body = kernels[-1].body
+    assert isinstance(body, s.SequenceBody)
+    turned = s.ArgLocal(0, "float32", ("rows", 2, WIDTH // 2), (WIDTH, WIDTH // 2, 1))
+    kernels[-1] = dataclasses.replace(kernels[-1], body=dataclasses.replace(body, locals=(turned, *body.locals[1:])))
+    broken = dataclasses.replace(plan, kernels=tuple(kernels))
+    verify(broken)
+    with pytest.raises(Dsv41cError, match="kernel dsv41c::rms_norm_cast cannot be bound") as caught:
+        load(write_artifact(tmp_path / "art", broken, weights()))
+    assert caught.value.code == "DSV41C-E0703" and "launch rms_norm_cast_2" in str(caught.value.where)
 
 
 def test_sizes_of_the_temporaries_are_exact(tmp_path: Path) -> None:

@@ -99,18 +99,17 @@ def test_the_next_launch_waits_for_the_scratch(opened: Opened, driver: Driver) -
     assert sources(opened, driver, p, upload) == [[], [0], [0], [1, 2], [3], [3], [4, 5], [6]]
 
 
-def test_scratches_of_parts_are_ranges_too(opened: Opened, driver: Driver) -> None:
+@pytest.mark.parametrize("apart", [False, True])
+def test_scratches_of_parts_are_ranges_too(opened: Opened, driver: Driver, apart: bool) -> None:
     """Two parts in one range of the scratch wait for each other, in two ranges they do not."""
-    for apart in (False, True):
-        p = CudaPlan()
-        upload = p.port("upload", "int32", 5)
-        kernel = p.kernel("work", Start("test_work", (*tensors(0), s.ScratchParam(0))), ROOM)
-        out, more, scratch = p.buffer("out"), p.buffer("more"), scratch_value(p, 2)
-        body = s.SequenceBody((arg(0), arg(1)), (s.Part(kernel, (s.Out(0),), 0),
-                                                 s.Part(kernel, (s.Out(1),), room(1) if apart else 0)))
-        p.launch("sequence", body, s.Out(out), s.Out(more), scratch=scratch, scratch_bytes=room(2))
-        driver.reset()
-        assert sources(opened, driver, p, upload) == [[], [] if apart else [0]]
+    p = CudaPlan()
+    upload = p.port("upload", "int32", 5)
+    kernel = p.kernel("work", Start("test_work", (*tensors(0), s.ScratchParam(0))), ROOM)
+    out, more, scratch = p.buffer("out"), p.buffer("more"), scratch_value(p, 2)
+    body = s.SequenceBody((arg(0), arg(1)), (s.Part(kernel, (s.Out(0),), 0),
+                                             s.Part(kernel, (s.Out(1),), room(1) if apart else 0)))
+    p.launch("sequence", body, s.Out(out), s.Out(more), scratch=scratch, scratch_bytes=room(2))
+    assert sources(opened, driver, p, upload) == [[], [] if apart else [0]]
 
 
 def test_views_and_weights_of_parts(opened: Opened, driver: Driver) -> None:
