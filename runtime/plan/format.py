@@ -11,7 +11,7 @@ MAX_DIMS = 6
 MAX_BYTES = 2**60   # of one tensor, offset or region: sums of a few never leave int64
 ROWS = "rows"       # the symbol of kernel expressions: the method's symbol at the launch
 
-FEATURES = ("aten_composites", "cuda_cubin", "mapped_weights", "native_cpu")
+FEATURES = ("aten_composites", "cuda_cubin", "kernel_sequences", "mapped_weights", "native_cpu")
 TARGETS = ("cpu", "sm_90a", "sm_100a")
 AXES = ("rows", "kept_rows", "output_rows")
 PAD_RULES = ("rows", "valid", "none")

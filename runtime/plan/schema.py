@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dsv41c.runtime.plan.arguments import Absent, Argument, In, InOut, Out
 from dsv41c.runtime.plan.bodies import (
     ArgLocal,
     Attribute,
@@ -29,6 +30,9 @@ from dsv41c.runtime.plan.bodies import (
     MutableTag,
     NativeBody,
     NoneTag,
+    Part,
+    SequenceBody,
+    SequenceLocal,
     StringTag,
     TempLocal,
     TensorListTag,
@@ -73,10 +77,10 @@ __all__ = [
     "FLOW_REQUIREMENTS", "FORMAT_VERSION", "FloatParam", "FloatTag", "Flow", "In", "InOut", "Int32Param",
     "Int64Param", "IntListTag", "IntTag", "IoStorage", "Kernel", "Launch", "Local", "MAX_BLOCK_THREADS",
     "MAX_BYTES", "MAX_DIMS", "MAX_GRID", "MAX_SHARED_BYTES", "Memory", "Method", "MutableTag", "NativeBody",
-    "NoneTag", "Out", "PAD_RULES", "PLAN_VERSION", "Plan", "Port", "Provenance", "ROWS", "ScratchParam",
-    "Segment", "State", "StateStorage", "Step", "Storage", "StringTag", "Symbol", "TARGETS", "Tag",
-    "TempLocal", "TensorListTag", "TensorParam", "TensorTag", "Value", "ViewLocal", "ViewStorage", "Weight",
-    "WeightStorage",
+    "NoneTag", "Out", "PAD_RULES", "Part", "PLAN_VERSION", "Plan", "Port", "Provenance", "ROWS",
+    "ScratchParam", "Segment", "SequenceBody", "SequenceLocal", "State", "StateStorage", "Step", "Storage",
+    "StringTag", "Symbol", "TARGETS", "Tag", "TempLocal", "TensorListTag", "TensorParam", "TensorTag",
+    "Value", "ViewLocal", "ViewStorage", "Weight", "WeightStorage",
 ]
 
 # --- methods ---------------------------------------------
@@ -143,34 +147,6 @@ class Port:
     name: str
     value: int
     pad: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class In:
-    TAG: ClassVar[Tag] = Tag("in", "value")
-    value: int
-
-
-@dataclass(frozen=True)
-class InOut:
-    TAG: ClassVar[Tag] = Tag("inout", "value")
-    value: int
-
-
-@dataclass(frozen=True)
-class Out:
-    TAG: ClassVar[Tag] = Tag("out", "value")
-    value: int
-
-
-@dataclass(frozen=True)
-class Absent:
-    """An optional tensor that this launch leaves out."""
-
-    TAG: ClassVar[Tag] = Tag("none", "value")
-
-
-Argument = In | InOut | Out | Absent
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dsv41c.compiler.checkpoint.make import make_checkpoint
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.driver import compile_checkpoint
 from dsv41c.compiler.eager import EagerModel, request_rows
-from dsv41c.compiler.ops.catalog import OPS
+from dsv41c.compiler.ops.catalog import OPS, implementation
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.weights import load_weights, weight_recipes
 from dsv41c.runtime.load import Runtime, load
@@ -111,8 +111,8 @@ def _bench_rows(sides: _Sides, num_rows: int, repeat: int) -> StepResult:
     record = runtime.records()[-1]
     if record.method != "decode" or record.eager or record.pad_rows:
         raise RuntimeError(f"the step to be measured ran as {record}")
-    launches = runtime.report()["methods"]["decode"]["launches"]
-    executor_ops = {"native": launches["cpu"], "composites": launches["aten"],
+    kernels = runtime.report()["methods"]["decode"]["kernels"]
+    executor_ops = {"native": kernels["cpu"], "composites": kernels["aten"],
                     "aten_calls": sides.composite_calls["decode"]}
     eager_ops = _eager_ops(eager_step)
     return StepResult(sides.config, num_rows, executor_us, eager_us, eager_us / executor_us, executor_ops, eager_ops)
@@ -148,6 +148,9 @@ class _Counter(TorchDispatchMode):
             self.calls["aten_calls"] += _computes(func, args, result)
             return result
         spec = OPS[func._schema.name.removeprefix("dsv41c::")]
+        if spec.composition is not None:
+            with self:  # its primitives count
+                return implementation(spec)(*args)
         if spec.native is not None:
             self.calls["native"] += 1
             return func(*args)
@@ -173,7 +176,9 @@ def _eager_ops(step: Callable[[], None]) -> dict[str, int]:
 def _composite_calls(artifact: Path) -> dict[str, int]:
     """ATen calls of one run of each method, from the plan."""
     plan = json.loads((artifact / "plan.json").read_text())
-    calls = [len(k["body"].get("calls", ())) for k in plan["kernels"]]
+    calls: list[int] = []
+    for body in (kernel["body"] for kernel in plan["kernels"]):  # parts of a sequence come before it
+        calls.append(len(body.get("calls", ())) + sum(calls[part["kernel"]] for part in body.get("parts", ())))
     return {m["name"]: sum(calls[launch["kernel"]] for s in m["steps"] for launch in next(iter(s.values()))["launches"])
             for m in plan["methods"]}
 

@@ -44,6 +44,8 @@ def _method_lines(method: Mapping[str, Any]) -> Iterator[str]:
     yield f"buckets   {' '.join(map(str, method['buckets']))}"
     yield (f"steps     {method['segments']} segments, {len(method['breaks'])} breaks, {method['launches']} launches "
            f"({_counts(method['by_provider'])})")
+    if method["kernel_runs"] != method["launches"]:  # there are sequences
+        yield f"kernels   {method['kernel_runs']} run by the launches ({_counts(method['kernel_runs_by_provider'])})"
     for point in method["breaks"]:
         yield f"break     {point['op']}: {point['reason']} ({point['launches']} launches)"
     for kind, entry in method["by_layer_kind"].items():

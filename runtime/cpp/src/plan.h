@@ -13,7 +13,7 @@
 namespace dsv41c {
 
 using plan_format::ArgumentKind;  // in, inout, out, none
-using plan_format::BodyKind;      // native, composite, cuda
+using plan_format::BodyKind;      // native, composite, cuda, sequence
 using plan_format::LocalKind;     // arg, temp, view, constant
 using plan_format::Pads;          // rows, valid, none
 using plan_format::ParamKind;     // tensor, scratch, int32, int64, float_
@@ -99,14 +99,27 @@ struct CudaLaunch {
   int64_t shared_bytes = 0;  // dynamic
 };
 
+struct Argument {
+  ArgumentKind kind = ArgumentKind::none;
+  int64_t value = -1;  // a value of the method, or a local of the sequence; -1 for none
+};
+
+// One kernel of a sequence.
+struct Part {
+  int64_t kernel = 0;  // index in the plan, before the sequence's own
+  std::vector<Argument> tensors;
+  Expr scratch;  // byte offset into the launch's scratch
+};
+
 struct Kernel {
   std::string op;
   BodyKind kind = BodyKind::native;
   std::string body;                  // JSON text of the body, as provider.prepare takes it
   std::string entry;                 // native
-  std::vector<Local> locals;         // composite
+  std::vector<Local> locals;         // composite, sequence
   std::vector<Call> calls;           // composite
   std::vector<CudaLaunch> launches;  // cuda
+  std::vector<Part> parts;           // sequence
   Expr scratch_bytes;                // over the symbol "rows"
 };
 
@@ -129,11 +142,6 @@ struct Value {
   std::vector<Expr> strides;
   Storage storage;
   Pads pads = Pads::none;
-};
-
-struct Argument {
-  ArgumentKind kind = ArgumentKind::none;
-  int64_t value = -1;  // -1 for none
 };
 
 struct Launch {

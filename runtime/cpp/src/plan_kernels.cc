@@ -1,4 +1,4 @@
-// Kernels of the plan: native attributes are only checked, composites are read for the verifier.
+// Kernels of the plan: native attributes are only checked, composites and sequences are read for the verifier.
 #include <cstdlib>
 
 #include "plan_bodies.h"
@@ -81,9 +81,9 @@ void check_constant(const json& node, const Path& path) {
   check_hex_float(found.node, found.path);
 }
 
-Local read_local(const json& node, const Path& path) {
+Local read_local(const json& node, const Path& path, std::span<const std::string_view> kinds) {
   Local local;
-  local.kind = static_cast<LocalKind>(read_kind(node, path, plan_format::LOCAL_NAMES).index);
+  local.kind = static_cast<LocalKind>(read_kind(node, path, kinds).index);
   ObjectReader reader(node, path, keys_of(local.kind), "kind");
   if (local.kind == LocalKind::arg) local.index = reader.integer("index");
   if (local.kind == LocalKind::view) local.index = reader.integer("of");
@@ -97,6 +97,25 @@ Local read_local(const json& node, const Path& path) {
   }
   reader.done();
   return local;
+}
+
+Local read_composite_local(const json& node, const Path& path) {
+  return read_local(node, path, plan_format::LOCAL_NAMES);
+}
+
+Local read_sequence_local(const json& node, const Path& path) {
+  static_assert(std::size(plan_format::LOCAL_NAMES) == 4 && plan_format::LOCAL_NAMES[3] == "constant");
+  return read_local(node, path, std::span(plan_format::LOCAL_NAMES).first(3));  // no constants
+}
+
+Part read_part(const json& node, const Path& path) {
+  ObjectReader reader(node, path, keys::Part);
+  Part part;
+  part.kernel = reader.integer("kernel");
+  part.tensors = reader.array("tensors", read_argument);
+  part.scratch = reader.read("scratch", read_expression);
+  reader.done();
+  return part;
 }
 
 void check_attribute(const json& node, const Path& path) {
@@ -157,6 +176,8 @@ std::span<const std::string_view> keys_of(BodyKind kind) {
       return keys::CompositeBody;
     case BodyKind::cuda:
       return keys::CudaBody;
+    case BodyKind::sequence:
+      return keys::SequenceBody;
   }
   return {};
 }
@@ -169,11 +190,15 @@ int read_body(const json& node, const Path& path, Kernel& kernel) {
       kernel.entry = reader.string("entry");
       break;
     case BodyKind::composite:
-      kernel.locals = reader.array("locals", read_local);
+      kernel.locals = reader.array("locals", read_composite_local);
       kernel.calls = reader.array("calls", read_call);
       break;
     case BodyKind::cuda:
       kernel.launches = reader.array("launches", read_cuda_launch);
+      break;
+    case BodyKind::sequence:
+      kernel.locals = reader.array("locals", read_sequence_local);
+      kernel.parts = reader.array("parts", read_part);
       break;
   }
   reader.done();

@@ -70,16 +70,16 @@ void check_cuda_body(const Kernel& kernel, const std::string& place, const Symbo
     check_launch(kernel.launches[i], symbols, scratch_bytes, place + ", cuda launch " + std::to_string(i));
 }
 
-void check_cuda_arguments(const Kernel& kernel, const Launch& launch, const Where& where) {
+void check_cuda_arguments(const Kernel& kernel, const std::vector<Argument>& tensors, const Where& where) {
   std::set<int64_t> passed;
   for (const CudaLaunch& each : kernel.launches)
     for (const Param& param : each.params)
       if (param.kind == ParamKind::tensor) {
-        check_index(param.tensor, launch.tensors.size(), "argument", where);
+        check_index(param.tensor, tensors.size(), "argument", where);
         passed.insert(param.tensor);
       }
-  for (size_t i = 0; i < launch.tensors.size(); ++i)
-    if (launch.tensors[i].kind == ArgumentKind::out && !passed.contains(static_cast<int64_t>(i)))
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].kind == ArgumentKind::out && !passed.contains(static_cast<int64_t>(i)))
       broken("out is no parameter", where, "argument " + std::to_string(i), "a parameter that points to it");
 }
 

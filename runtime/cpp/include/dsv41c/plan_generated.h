@@ -20,7 +20,7 @@ inline constexpr int64_t MAX_EXPRESSION_DEPTH = 64;
 inline constexpr std::string_view ROWS = "rows";
 static_assert(MAX_DIMS == DSV41C_MAX_DIMS);
 
-inline constexpr std::string_view FEATURES[] = {"aten_composites", "cuda_cubin", "mapped_weights", "native_cpu"};
+inline constexpr std::string_view FEATURES[] = {"aten_composites", "cuda_cubin", "kernel_sequences", "mapped_weights", "native_cpu"};
 inline constexpr std::string_view TARGETS[] = {"cpu", "sm_90a", "sm_100a"};
 inline constexpr std::string_view AXES[] = {"rows", "kept_rows", "output_rows"};
 inline constexpr std::string_view FLOW_REQUIREMENTS[] = {"all_rows_output", "nothing"};
@@ -68,8 +68,8 @@ inline constexpr std::string_view ARGUMENT_NAMES[] = {"in", "inout", "out", "non
 enum class StepKind : int32_t { segment, break_ };
 inline constexpr std::string_view STEP_NAMES[] = {"segment", "break"};
 
-enum class BodyKind : int32_t { native, composite, cuda };
-inline constexpr std::string_view BODY_NAMES[] = {"native", "composite", "cuda"};
+enum class BodyKind : int32_t { native, composite, cuda, sequence };
+inline constexpr std::string_view BODY_NAMES[] = {"native", "composite", "cuda", "sequence"};
 
 enum class ParamKind : int32_t { tensor, scratch, int32, int64, float_ };
 inline constexpr std::string_view PARAM_NAMES[] = {"tensor", "scratch", "int32", "int64", "float"};
@@ -98,10 +98,12 @@ inline constexpr std::string_view Launch[] = {"name", "kernel", "tensors", "scra
 inline constexpr std::string_view Memory[] = {"state_bytes", "bridge_bytes", "io_bytes", "arena_bytes", "total_bytes"};
 inline constexpr std::string_view Method[] = {"name", "axis", "symbol", "buckets", "inputs", "outputs", "values", "steps", "arena_bytes"};
 inline constexpr std::string_view NativeBody[] = {"entry"};
+inline constexpr std::string_view Part[] = {"kernel", "tensors", "scratch"};
 inline constexpr std::string_view Plan[] = {"version", "required_features", "target", "provenance", "symbols", "memory", "weights", "state", "bridges", "kernels", "methods", "flows", "checks"};
 inline constexpr std::string_view Port[] = {"name", "value", "pad"};
 inline constexpr std::string_view Provenance[] = {"model_digest", "options", "producer"};
 inline constexpr std::string_view Segment[] = {"launches"};
+inline constexpr std::string_view SequenceBody[] = {"locals", "parts"};
 inline constexpr std::string_view State[] = {"name", "dtype", "sizes", "offset", "fill"};
 inline constexpr std::string_view Symbol[] = {"name", "lo", "hi"};
 inline constexpr std::string_view TempLocal[] = {"dtype", "sizes", "strides", "offset"};

@@ -8,21 +8,22 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);  // a narrow parameter is the low bytes of its 8
 
-Access access_of(const Argument& argument, const ValueTable::Entry& value) {
-  // What a launch writes it may read again in a later call of the same body.
-  const bool is_written = argument.kind != ArgumentKind::in;
-  return {value.address, value.address + static_cast<Address>(value.bytes), true, is_written};
+Access access_of(const Operands::Operand& operand) {
+  // What a kernel writes it may read again in a later call of the same body.
+  const bool is_written = operand.kind != ArgumentKind::in;
+  const Extent& extent = operand.extent;
+  return {extent.address, extent.address + static_cast<Address>(extent.bytes), true, is_written};
 }
 
 class Parameters {
  public:
-  Parameters(const Launch& launch, const Symbols& symbols, const ValueTable& values, KernelCall& call)
-      : launch_(launch), symbols_(symbols), values_(values), call_(call) {}
+  Parameters(const Operands& operands, const Symbols& symbols, KernelCall& call)
+      : operands_(operands), symbols_(symbols), call_(call) {}
 
   void add(const Param& param) {
     switch (param.kind) {
       case ParamKind::tensor:
-        return add_tensor(launch_.tensors[static_cast<size_t>(param.tensor)]);
+        return add_tensor(operands_.tensors[static_cast<size_t>(param.tensor)]);
       case ParamKind::scratch:
         return add_scratch(evaluate(param.value, symbols_));
       case ParamKind::int32:
@@ -37,23 +38,21 @@ class Parameters {
  private:
   void push(uint64_t value) { call_.values.push_back(value); }
 
-  void add_tensor(const Argument& argument) {
-    if (argument.kind == ArgumentKind::none) return push(0);
-    const ValueTable::Entry& value = values_[argument.value];
-    push(value.address);
-    if (!value.is_weight) call_.accesses.push_back(access_of(argument, value));
+  void add_tensor(const Operands::Operand& operand) {
+    if (operand.kind == ArgumentKind::none) return push(0);
+    push(operand.extent.address);
+    if (!operand.extent.is_weight) call_.accesses.push_back(access_of(operand));
   }
 
   void add_scratch(int64_t offset) {
-    if (!launch_.scratch) return push(0);  // a kernel without scratch bytes
-    const ValueTable::Entry& scratch = values_[*launch_.scratch];
+    const Extent& scratch = operands_.scratch;
+    if (scratch.address == 0) return push(0);  // a kernel without scratch bytes
     push(scratch.address + static_cast<Address>(offset));
     call_.accesses.push_back({scratch.address, scratch.address + static_cast<Address>(scratch.bytes), true, true});
   }
 
-  const Launch& launch_;
+  const Operands& operands_;
   const Symbols& symbols_;
-  const ValueTable& values_;
   KernelCall& call_;
 };
 
@@ -79,12 +78,39 @@ ValueTable::ValueTable(const Method& method, int64_t rows, const Regions& region
   }
 }
 
-void append_calls(const Kernel& kernel, const Launch& launch, int64_t rows, const ValueTable& values,
+Operands operands_of(const Launch& launch, const ValueTable& values) {
+  Operands operands;
+  operands.tensors.reserve(launch.tensors.size());
+  for (const Argument& argument : launch.tensors)
+    operands.tensors.push_back(
+        {argument.kind, argument.kind == ArgumentKind::none ? Extent{} : values[argument.value]});
+  if (launch.scratch) operands.scratch = values[*launch.scratch];
+  return operands;
+}
+
+Operands operands_of(const Launch& launch, const Part& part, const dsv41c_binding& binding,
+                     const SequenceTensors& tensors, const ValueTable& values) {
+  Operands operands;
+  for (size_t i = 0; i < part.tensors.size(); ++i) {
+    Operands::Operand operand{part.tensors[i].kind, {}};
+    if (operand.kind != ArgumentKind::none) {
+      const int64_t argument = tensors.argument(part.tensors[i].value);
+      const dsv41c_tensor& tensor = binding.tensors[i];
+      operand.extent = {reinterpret_cast<Address>(tensor.data), span_bytes(tensor),
+                        argument >= 0 && values[launch.tensors[static_cast<size_t>(argument)].value].is_weight};
+    }
+    operands.tensors.push_back(operand);
+  }
+  operands.scratch = {reinterpret_cast<Address>(binding.scratch), binding.scratch_bytes, false};
+  return operands;
+}
+
+void append_calls(const Kernel& kernel, const Operands& operands, const LaunchPlace& place,
                   const FunctionTable& functions, std::vector<KernelCall>& calls) {
-  const Symbols symbols{{std::string(plan_format::ROWS), rows}};
+  const Symbols symbols{{std::string(plan_format::ROWS), place.rows}};
   for (const CudaLaunch& each : kernel.launches) {
     KernelCall& call = calls.emplace_back();
-    call.launch = &launch;
+    call.place = place;
     call.shape.function = functions.find(each.cubin, each.symbol);
     for (size_t i = 0; i < 3; ++i) {
       call.shape.grid[i] = static_cast<unsigned>(evaluate(each.grid[i], symbols));
@@ -92,7 +118,7 @@ void append_calls(const Kernel& kernel, const Launch& launch, int64_t rows, cons
     }
     call.shape.shared_bytes = static_cast<unsigned>(each.shared_bytes);
     call.values.reserve(each.params.size());
-    Parameters parameters(launch, symbols, values, call);
+    Parameters parameters(operands, symbols, call);
     for (const Param& param : each.params) parameters.add(param);
   }
 }

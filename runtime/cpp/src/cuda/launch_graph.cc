@@ -14,8 +14,7 @@ void launch(const Driver& driver, const KernelNodeParams& p, StreamHandle stream
 
 }  // namespace
 
-LaunchGraph LaunchGraph::build(const Driver& driver, std::span<KernelCall> calls, Place place, const void* owner,
-                               GraphStats& stats) {
+LaunchGraph LaunchGraph::build(const Driver& driver, std::span<KernelCall> calls, GraphStats& stats) {
   const Timed timed(stats.add_s);
   GraphHandle handle = nullptr;
   driver.call(driver.graph_create, &handle, 0u);
@@ -32,7 +31,7 @@ LaunchGraph LaunchGraph::build(const Driver& driver, std::span<KernelCall> calls
                   sources.size(), &parameters);
     } catch (const Error& error) {
       ErrorFields fields = error.fields();
-      fields.where = place(owner, calls[i]) + ", node " + std::to_string(i);
+      fields.where = calls[i].place.text() + ", node " + std::to_string(i);
       throw Error(std::move(fields));
     }
   }

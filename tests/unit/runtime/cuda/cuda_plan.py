@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 from dsv41c.runtime.plan import schema as s
 from dsv41c.runtime.plan.codec import encode
+from dsv41c.runtime.plan.verify_tables import FEATURE_OF_BODY
 
 SLOTS, PAGES, PAGES_PER_SLOT, BLOCK, COLUMNS = 3, 8, 4, 8, 24
 MAX_ROWS, BUCKETS = 16, (1, 4, 8)
@@ -49,6 +50,9 @@ class Start:
         return f"{self.symbol} {''.join(LETTERS[type(param)] for param in self.params)}"
 
 
+Body = Sequence[Start] | s.CompositeBody | s.SequenceBody
+
+
 @dataclass
 class CudaPlan:
     """One method `decode` on all rows; values get fresh arena ranges unless an offset is given."""
@@ -57,7 +61,7 @@ class CudaPlan:
     arena: int = 0
     io: int = 0
     values: list[s.Value] = field(default_factory=list)
-    kernels: list[tuple[str, Sequence[Start] | s.CompositeBody, s.Expr]] = field(default_factory=list)
+    kernels: list[tuple[str, Body, s.Expr]] = field(default_factory=list)
     steps: list[s.Step] = field(default_factory=list)
     launches: list[s.Launch] = field(default_factory=list)
 
@@ -94,11 +98,14 @@ class CudaPlan:
     def state(self, index: int) -> int:
         return self.value(STATE[index].name, STATE[index].dtype, STATE[index].sizes, s.StateStorage(index))
 
-    def launch(self, name: str, body: Start | Sequence[Start] | s.CompositeBody, *arguments: s.Argument,
+    def kernel(self, name: str, body: Start | Body, scratch_bytes: s.Expr = 0) -> int:
+        self.kernels.append((name, (body,) if isinstance(body, Start) else body, scratch_bytes))
+        return len(self.kernels) - 1
+
+    def launch(self, name: str, body: Start | Body, *arguments: s.Argument,
                scratch: int | None = None, scratch_bytes: s.Expr = 0) -> None:
-        kernel = (name, (body,) if isinstance(body, Start) else body, scratch_bytes)
-        self.kernels.append(kernel)
-        self.launches.append(s.Launch(name, len(self.kernels) - 1, arguments, scratch))
+        kernel = self.kernel(name, body, scratch_bytes)
+        self.launches.append(s.Launch(name, kernel, arguments, scratch))
 
     def end_step(self, break_op: str | None = None) -> None:
         launches = tuple(self.launches)
@@ -106,7 +113,8 @@ class CudaPlan:
         self.steps.append(s.Break(break_op, "as the test wishes", launches) if break_op else s.Segment(launches))
 
     def cubin(self) -> bytes:
-        lines = [start.line for _, body, _ in self.kernels if not isinstance(body, s.CompositeBody) for start in body]
+        lines = [start.line for _, body, _ in self.kernels
+                 if not isinstance(body, (s.CompositeBody, s.SequenceBody)) for start in body]
         return "\n".join(dict.fromkeys(lines)).encode() + b"\0"
 
     def plan(self, upload: int, logits: int | None = None) -> s.Plan:
@@ -116,8 +124,7 @@ class CudaPlan:
         method = s.Method("decode", "rows", "T", BUCKETS, (s.Port("upload", upload, (SLOTS, 0, 0, 5, -1)),), outputs,
                           tuple(self.values), tuple(self.steps), self.arena)
         kernels = self._kernels()
-        has_composite = any(isinstance(kernel.body, s.CompositeBody) for kernel in kernels)
-        features = ("aten_composites", "cuda_cubin") if has_composite else ("cuda_cubin",)
+        features = tuple(sorted({FEATURE_OF_BODY[type(kernel.body)] for kernel in kernels}))
         memory = s.Memory(448, 0, self.io, self.arena, 448 + self.io + self.arena)
         return s.Plan(1, features, self.target, s.Provenance("0" * 64, {"max_model_len": 28}, "test"),
                       (s.Symbol("T", 1, MAX_ROWS),), memory, (s.Weight("head", "float32", (COLUMNS,)),), STATE, (),
@@ -128,7 +135,7 @@ class CudaPlan:
         kernels = []
         for name, body, scratch_bytes in self.kernels:
             attributes: dict[str, s.Attribute] = {"block_size": BLOCK} if name == "row_table" else {}
-            if not isinstance(body, s.CompositeBody):
+            if not isinstance(body, (s.CompositeBody, s.SequenceBody)):
                 body = s.CudaBody(tuple(s.CudaLaunch(digest, b.symbol, b.params, b.grid, b.block, b.shared)
                                         for b in body))
             kernels.append(s.Kernel(f"dsv41c::{name}", attributes, body, scratch_bytes))
