@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from dsv41c.compiler.ops import fused_attention, fused_mhc, mega
+from dsv41c.compiler.ops import fused_attention, fused_dense, fused_mhc, fused_moe, mega
 from dsv41c.compiler.ops.fused import PRIMITIVES
 from dsv41c.compiler.ops.native import native_call
 from dsv41c.compiler.ops.spec import OpSpec, check_spec
 from dsv41c.runtime.plan.errors import Dsv41cError
 
-_FAMILIES = (*PRIMITIVES, mega, fused_attention, fused_mhc)
+_FAMILIES = (*PRIMITIVES, mega, fused_attention, fused_dense, fused_mhc, fused_moe)
 
 
 def build_catalog(specs: tuple[OpSpec, ...]) -> Mapping[str, OpSpec]:
