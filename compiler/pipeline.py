@@ -7,10 +7,30 @@ from collections.abc import Iterable
 from dsv41c.compiler.pass_driver import Observer, Piped, run_passes, select
 from dsv41c.compiler.program import Program
 from dsv41c.passes.base import Pass
+from dsv41c.passes.canonicalize.drop_local_collectives import DropLocalCollectives
 from dsv41c.passes.canonicalize.merge_equal_calls import MergeEqualCalls
+from dsv41c.passes.fuse.grouped_out import GroupedOut
+from dsv41c.passes.fuse.mega_attention import MegaAttention
+from dsv41c.passes.fuse.mega_mhc import MegaMhc
+from dsv41c.passes.fuse.mega_moe import MegaMoe
+from dsv41c.passes.fuse.merge_projections import MergeProjections
+from dsv41c.passes.fuse.mhc_norm import MhcNorm
+from dsv41c.passes.fuse.norm_cast import NormCast
+from dsv41c.passes.fuse.norm_rope_cast import NormRopeCast
+from dsv41c.passes.fuse.open_mhc import OpenMhc
 
 PIPELINE: tuple[Pass, ...] = (
     MergeEqualCalls(),
+    DropLocalCollectives(),  # before the fusions: a local copy would be fused with them
+    MegaMhc(),  # first of the three: it wants a post
+    OpenMhc(),  # behind mega_mhc: the sites without a post
+    MhcNorm(),  # behind both: what has no mix
+    MegaMoe(),  # before merge_projections, which would take the shared expert's w1 and w3
+    MergeProjections(),
+    NormCast(),  # behind the mhc passes, whose norms it would take
+    NormRopeCast(),
+    MegaAttention(),
+    GroupedOut(),
 )
 
 

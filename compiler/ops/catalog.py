@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
-from dsv41c.compiler.ops import fused_attention, fused_mhc, norm, primitives
+from dsv41c.compiler.ops import fused_attention, fused_dense, fused_mhc, fused_moe, norm, primitives
 from dsv41c.compiler.ops.fused import dispatched
 from dsv41c.compiler.ops.native import native_call
 from dsv41c.compiler.ops.spec import OpSpec, check_spec
 from dsv41c.runtime.plan.errors import Dsv41cError
 
-_FAMILIES = (*primitives.FAMILIES, norm, fused_attention, fused_mhc)  # fused ops behind what they are composed of
+# Fused ops stand behind what they are composed of.
+_FAMILIES = (*primitives.FAMILIES, norm, fused_attention, fused_dense, fused_mhc, fused_moe)
 
 
 def build_catalog(specs: tuple[OpSpec, ...]) -> Mapping[str, OpSpec]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from dsv41c.compiler.ops.dense import PANEL, padded
 from dsv41c.compiler.ops.quantize import quantize_fp8
 from dsv41c.compiler.ops.spec import CaptureClass, NativeBody, OpSpec, PadRule
+from dsv41c.runtime.plan.errors import Dsv41cError
 
 FLAGS = 7  # column of the row table
 IMAGE = 2  # bit of FLAGS
@@ -80,6 +81,35 @@ def _moe_experts_scratch(x: Tensor, expert: Tensor, weight: Tensor, w1: Tensor, 
     return 8 * rows * topk + 4 * floats
 
 
+def _require_one_rank(op: str, world_size: int) -> None:
+    if world_size != 1:
+        raise Dsv41cError("DSV41C-E0201", f"body of {op}", found=f"world size {world_size}", needed="world size 1",
+                          do="compile for one rank: there is no communicator yet")
+
+
+def _expert_dispatch_fake(x: Tensor, expert: Tensor, weight: Tensor, world_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    _require_one_rank("expert_dispatch", world_size)
+    empty = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, expert, weight)]
+    return empty[0], empty[1], empty[2]
+
+
+def _expert_dispatch(x: Tensor, expert: Tensor, weight: Tensor, world_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows whose experts this rank holds: with one rank, copies of all of them."""
+    _require_one_rank("expert_dispatch", world_size)
+    return x.clone(), expert.clone(), weight.clone()
+
+
+def _expert_combine_fake(routed: Tensor, world_size: int) -> Tensor:
+    _require_one_rank("expert_combine", world_size)
+    return torch.empty_like(routed, memory_format=torch.contiguous_format)
+
+
+def _expert_combine(routed: Tensor, world_size: int) -> Tensor:
+    """The sums of this rank's rows, back from where they were computed: with one rank, a copy."""
+    _require_one_rank("expert_combine", world_size)
+    return routed.clone()
+
+
 def _clamped_swiglu(gate: Tensor, up: Tensor, limit: float) -> Tensor:
     return F.silu(gate.clamp(max=limit)) * up.clamp(-limit, limit)
 
@@ -107,6 +137,18 @@ SPECS: tuple[OpSpec, ...] = (
         capture=CaptureClass.CAPTURE, pads=PadRule.ROW, tie_order="choices are summed in the order given",
         fake=_moe_experts_fake, reference=_moe_experts,
         native=NativeBody("moe_experts", _moe_experts_scratch),
+    ),
+    OpSpec(
+        name="expert_dispatch",
+        schema="(Tensor x, Tensor expert, Tensor weight, int world_size) -> (Tensor, Tensor, Tensor)",
+        capture=CaptureClass.CAPTURE, pads=PadRule.ROW, tie_order=None,
+        fake=_expert_dispatch_fake, reference=_expert_dispatch,
+    ),
+    OpSpec(
+        name="expert_combine",
+        schema="(Tensor routed, int world_size) -> Tensor",
+        capture=CaptureClass.CAPTURE, pads=PadRule.ROW, tie_order=None,
+        fake=_expert_combine_fake, reference=_expert_combine,
     ),
     OpSpec(
         name="swiglu",

@@ -23,20 +23,25 @@ from dsv41c.passes.engine.search import Search
 class Fusion(Pass):
     """The op's composition is the pattern. `ops`: names of the fused ops, tried in this order at each site.
 
-    `anchor`: the primitive at whose calls the patterns are tried; its calls that do not become part of a fused call
-    are the refusals. It must occur in every pattern; the first of its steps is taken.
+    `anchor`: the primitive at whose calls the patterns are tried, or several of them; calls of it that do not become
+    part of a fused call are the refusals. A pattern is tried at the anchors that occur in it, the first of its steps.
     """
 
     stage: ClassVar[Stage] = Stage.FUSE
     ops: ClassVar[tuple[str, ...]]
-    anchor: ClassVar[str]
+    anchor: ClassVar[str | tuple[str, ...]]
 
     def apply(self, program: Program) -> PassResult:
         return per_method(program, self._rewrite)
 
+    def stands_against(self, site: Site) -> str | None:
+        """A guard of this pass alone, asked behind those of every fusion."""
+        return None
+
     def _rewrite(self, method: str, graph: fx.Graph) -> GraphResult:
         copy = _copied(graph)
-        sites = [n for n in copy.nodes if op_name(n) == self.anchor]
+        anchors = (self.anchor,) if isinstance(self.anchor, str) else self.anchor
+        sites = [n for n in copy.nodes if op_name(n) in anchors]
         notes: list[Note] = []
         for anchor in sites:
             if anchor.graph is copy and not anchor._erased:
@@ -58,17 +63,17 @@ class Fusion(Pass):
     def _site(self, spec: OpSpec, pattern: Pattern, anchor: fx.Node,
               position: Mapping[fx.Node, int]) -> tuple[Site, tuple[int, str]] | tuple[None, tuple[int, str]]:
         """The site, or how far the attempt came (guards come last) and what stood against it."""
-        step = next(i for i, s in enumerate(pattern.steps) if s.op == self.anchor)
-        search = Search(pattern)
-        binding = search.around(anchor, step)
-        if binding is None:
-            return None, (search.depth, search.reason)
-        site = make_site(spec, pattern, binding, position)
-        for guard in GUARDS:
-            reason = guard(site)
-            if reason is not None:
-                return None, (len(pattern.steps) + 1, reason)
-        return site, (0, "")
+        step = next((i for i, s in enumerate(pattern.steps) if s.op == op_name(anchor)), None)
+        if step is None:
+            return None, (-1, f"no {spec.name} has a call of {op_name(anchor)}")
+        search, refused = Search(pattern), ""
+        for binding in search.around(anchor, step):
+            site = make_site(spec, pattern, binding, position)
+            reason = next((r for guard in (*GUARDS, self.stands_against) if (r := guard(site)) is not None), None)
+            if reason is None:
+                return site, (0, "")
+            refused = refused or reason
+        return None, (len(pattern.steps) + 1, refused) if refused else (search.depth, search.reason)
 
 
 def replace(graph: fx.Graph, site: Site) -> tuple[str, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,9 +78,21 @@ def state_access_is_crossed(site: Site) -> str | None:
     return None
 
 
+def effects_are_reordered(site: Site) -> str | None:
+    """Calls inside that touch one memory, where one of them writes, stand in the order of the composition."""
+    for (_, first), (_, second) in itertools.combinations(sorted(site.binding.steps.items()), 2):
+        root = _conflict(first, second)
+        if root is not None and site.position[second] < site.position[first]:
+            return f"%{second.name} comes before %{first.name}: both use {root.meta.get('name', root.name)}"
+    return None
+
+
 def shapes_differ(site: Site) -> str | None:
     """The fused op gives results of the shapes and dtypes that the calls gave; views are compared here."""
     given = [_value(v) for v in call_arguments(site)]
+    for declared, value in zip(site.spec.parsed().arguments, given, strict=True):
+        if value is None and str(declared.type) == "Tensor":
+            return f"the fused op takes no such arguments: {declared.name} is None"
     try:
         made = site.spec.fake(*given)
     except Exception as error:
@@ -99,7 +112,8 @@ def constraint_fails(site: Site) -> str | None:
     return next((reason for c in site.spec.constraints if (reason := c.check(*given)) is not None), None)
 
 
-GUARDS = (inner_value_escapes, source_comes_too_late, state_access_is_crossed, shapes_differ, constraint_fails)
+GUARDS = (inner_value_escapes, source_comes_too_late, state_access_is_crossed, effects_are_reordered, shapes_differ,
+          constraint_fails)
 
 
 def call_arguments(site: Site) -> list[Any]:
@@ -113,9 +127,11 @@ def _value(argument: object) -> object:
 
 
 def _between(site: Site, here: int, there: int) -> Iterator[fx.Node]:
-    low, high = min(here, there), max(here, there)
+    """The calls that a call passes on its way to the place before `site.at`: going up, that one is passed too."""
+    passed = range(there, here) if there < here else range(here + 1, there)
+    taken = site.taken
     for other, place in site.position.items():
-        if low < place < high and other not in site.taken and op_name(other) is not None:
+        if place in passed and other not in taken and op_name(other) is not None:
             yield other
 
 

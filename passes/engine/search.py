@@ -35,11 +35,8 @@ class Search:
     reason: str = ""
     depth: int = -1
 
-    def around(self, anchor: fx.Node, step: int) -> Binding | None:
-        """The first complete binding in which `anchor` is that step of the pattern."""
-        return next(self._complete(anchor, step), None)
-
-    def _complete(self, anchor: fx.Node, step: int) -> Iterator[Binding]:
+    def around(self, anchor: fx.Node, step: int) -> Iterator[Binding]:
+        """The complete bindings in which `anchor` is that step of the pattern."""
         binding = Binding()
         if self._bind_step(binding, step, anchor):
             yield from self._extend(binding)
