@@ -9,13 +9,23 @@ from typing import Any
 
 import torch
 
-from dsv41c.compiler.ops import fused_attention, fused_mhc, mega
+from dsv41c.compiler.ops import (
+    fused_attention,
+    fused_compressor,
+    fused_draft,
+    fused_engram,
+    fused_head,
+    fused_index,
+    fused_mhc,
+    mega,
+)
 from dsv41c.compiler.ops.fused import PRIMITIVES
 from dsv41c.compiler.ops.native import native_call
 from dsv41c.compiler.ops.spec import OpSpec, check_spec
 from dsv41c.runtime.plan.errors import Dsv41cError
 
-_FAMILIES = (*PRIMITIVES, mega, fused_attention, fused_mhc)
+_FAMILIES = (*PRIMITIVES, mega, fused_attention, fused_mhc, fused_compressor, fused_index, fused_engram, fused_head,
+             fused_draft)
 
 
 def build_catalog(specs: tuple[OpSpec, ...]) -> Mapping[str, OpSpec]:

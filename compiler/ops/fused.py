@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from dsv41c.compiler.ops import attention, dense, engram, hyper_connection, index, moe, quantize, rows, store
+from dsv41c.compiler.ops import attention, dense, draft, engram, hyper_connection, index, moe, quantize, rows, store
 from dsv41c.compiler.ops.spec import CaptureClass, Constraint, OpSpec, PadRule
 
-PRIMITIVES = (rows, dense, hyper_connection, quantize, attention, store, index, moe, engram)
+PRIMITIVES = (rows, dense, hyper_connection, quantize, attention, store, index, moe, engram, draft)
 REFERENCES = SimpleNamespace(**{spec.name: spec.reference for family in PRIMITIVES for spec in family.SPECS})
 
 

@@ -79,7 +79,7 @@ def state_access_is_crossed(site: Site) -> str | None:
 
 def shapes_differ(site: Site) -> str | None:
     """The fused op gives results of the shapes and dtypes that the calls gave; views are compared here."""
-    given = [_value(v) for v in call_arguments(site)]
+    given = [value_of(v) for v in call_arguments(site)]
     try:
         made = site.spec.fake(*given)
     except Exception as error:
@@ -95,7 +95,7 @@ def shapes_differ(site: Site) -> str | None:
 
 def constraint_fails(site: Site) -> str | None:
     """The first constraint of the op's declaration that the arguments break."""
-    given = [_value(v) for v in call_arguments(site)]
+    given = [value_of(v) for v in call_arguments(site)]
     return next((reason for c in site.spec.constraints if (reason := c.check(*given)) is not None), None)
 
 
@@ -108,8 +108,9 @@ def call_arguments(site: Site) -> list[Any]:
     return [values[a.name] for a in site.spec.parsed().arguments]
 
 
-def _value(argument: object) -> object:
-    return argument.meta["val"] if isinstance(argument, fx.Node) else argument
+def value_of(argument: Any) -> Any:
+    """The value that an argument stands for, of each node of a list."""
+    return fx.node.map_arg(argument, lambda node: node.meta["val"])
 
 
 def _between(site: Site, here: int, there: int) -> Iterator[fx.Node]:
