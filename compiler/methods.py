@@ -22,10 +22,15 @@ def build_methods(captured: Captured, options: CompileOptions) -> Program:
     most, seqs = options.max_num_batched_tokens, options.max_num_seqs
     cut = [("encoder", "rows", Symbol("T", 1, most)), ("decoder", "kept_rows", Symbol("R", 1, most)),
            ("head", "output_rows", Symbol("L", 1, seqs))]
-    methods = {"decode": _uncut(captured, Symbol("D", 1, seqs))}
+    methods = {"decode": _whole(captured, "decode", "rows", Symbol("D", 1, seqs))}
     for index, (name, axis, symbol) in enumerate(cut):
         methods[name] = _piece(captured, name, axis, symbol, index, stage)
     return Program(methods)
+
+
+def build_draft_method(captured: Captured, options: CompileOptions) -> Method:
+    """The captured draft, uncut, over groups of rows."""
+    return _whole(captured, "draft", "groups", Symbol("G", 1, options.max_num_seqs))
 
 
 def _boundary(node: fx.Node) -> str | None:
@@ -68,7 +73,8 @@ def _check_effect_order(graph: fx.Graph, stage: Mapping[fx.Node, int]) -> None:
             latest[source] = max(before[0], stage[node]), max(before[1], stage[node] if is_write else 0)
 
 
-def _uncut(captured: Captured, symbol: Symbol) -> Method:
+def _whole(captured: Captured, name: str, axis: str, symbol: Symbol) -> Method:
+    """The program uncut, boundaries left out."""
     graph = fx.Graph()
     copied: dict[fx.Node, fx.Node] = {}
     for node in captured.graph.nodes:
@@ -83,7 +89,7 @@ def _uncut(captured: Captured, symbol: Symbol) -> Method:
             continue
         copied[node] = _copy(graph, node, copied.__getitem__)
     _finish(graph, [copied[n] for n in _returned(captured.graph)])
-    return Method("decode", "rows", symbol, graph, captured.outputs, ())
+    return Method(name, axis, symbol, graph, captured.outputs, ())
 
 
 def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,

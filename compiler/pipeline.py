@@ -9,7 +9,13 @@ from dsv41c.compiler.program import Program
 from dsv41c.passes.base import Pass
 from dsv41c.passes.canonicalize.drop_local_collectives import DropLocalCollectives
 from dsv41c.passes.canonicalize.merge_equal_calls import MergeEqualCalls
+from dsv41c.passes.fuse.compress_store import CompressStore
+from dsv41c.passes.fuse.engram_gather import EngramGather
+from dsv41c.passes.fuse.feature_commit import FeatureCommit
 from dsv41c.passes.fuse.grouped_out import GroupedOut
+from dsv41c.passes.fuse.head_sample import HeadSample
+from dsv41c.passes.fuse.index_query import IndexQuery
+from dsv41c.passes.fuse.markov_step import MarkovStep
 from dsv41c.passes.fuse.mega_attention import MegaAttention
 from dsv41c.passes.fuse.mega_mhc import MegaMhc
 from dsv41c.passes.fuse.mega_moe import MegaMoe
@@ -18,6 +24,8 @@ from dsv41c.passes.fuse.mhc_norm import MhcNorm
 from dsv41c.passes.fuse.norm_cast import NormCast
 from dsv41c.passes.fuse.norm_rope_cast import NormRopeCast
 from dsv41c.passes.fuse.open_mhc import OpenMhc
+from dsv41c.passes.fuse.project_features import ProjectFeatures
+from dsv41c.passes.fuse.tap_feature import TapFeature
 
 PIPELINE: tuple[Pass, ...] = (
     MergeEqualCalls(),
@@ -27,6 +35,14 @@ PIPELINE: tuple[Pass, ...] = (
     MhcNorm(),  # behind both: what has no mix
     MegaMoe(),  # before merge_projections, which would take the shared expert's w1 and w3
     MergeProjections(),
+    CompressStore(),  # before norm_rope_cast: without casts, an index key of ratio 1 begins like a window key
+    IndexQuery(),
+    EngramGather(),
+    TapFeature(),
+    ProjectFeatures(),
+    FeatureCommit(),  # before norm_rope_cast, which would take the keys of the drafts
+    MarkovStep(),
+    HeadSample(),
     NormCast(),  # behind the mhc passes, whose norms it would take
     NormRopeCast(),
     MegaAttention(),

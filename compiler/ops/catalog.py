@@ -8,14 +8,27 @@ from typing import Any
 
 import torch
 
-from dsv41c.compiler.ops import fused_attention, fused_dense, fused_mhc, fused_moe, norm, primitives
+from dsv41c.compiler.ops import (
+    fused_attention,
+    fused_compressor,
+    fused_dense,
+    fused_draft,
+    fused_engram,
+    fused_head,
+    fused_index,
+    fused_mhc,
+    fused_moe,
+    norm,
+    primitives,
+)
 from dsv41c.compiler.ops.fused import dispatched
 from dsv41c.compiler.ops.native import native_call
 from dsv41c.compiler.ops.spec import OpSpec, check_spec
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 # Fused ops stand behind what they are composed of.
-_FAMILIES = (*primitives.FAMILIES, norm, fused_attention, fused_dense, fused_mhc, fused_moe)
+_FAMILIES = (*primitives.FAMILIES, norm, fused_attention, fused_dense, fused_mhc, fused_moe, fused_compressor,
+             fused_index, fused_engram, fused_head, fused_draft)
 
 
 def build_catalog(specs: tuple[OpSpec, ...]) -> Mapping[str, OpSpec]:

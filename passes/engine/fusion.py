@@ -14,7 +14,7 @@ from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.ops.spec import OpSpec
 from dsv41c.compiler.program import Program, op_name
 from dsv41c.passes.base import GraphResult, Match, Note, Pass, PassResult, Refusal, Stage, per_method
-from dsv41c.passes.engine.guards import GUARDS, Site, call_arguments, make_site
+from dsv41c.passes.engine.guards import GUARDS, Site, call_arguments, make_site, value_of
 from dsv41c.passes.engine.pattern import Pattern, patterns_of
 from dsv41c.passes.engine.search import Search
 
@@ -82,7 +82,7 @@ def replace(graph: fx.Graph, site: Site) -> tuple[str, tuple[str, ...]]:
     names = tuple(n.name for n in site.nodes)
     with graph.inserting_before(site.at):
         call = graph.create_node("call_function", target, tuple(call_arguments(site)), name=site.spec.name)
-        metas = site.spec.fake(*[a.meta["val"] if isinstance(a, fx.Node) else a for a in call.args])
+        metas = site.spec.fake(*map(value_of, call.args))
         call.meta["val"] = metas
         for number, old in enumerate(site.results):
             if old is None:

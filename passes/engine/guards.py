@@ -89,7 +89,7 @@ def effects_are_reordered(site: Site) -> str | None:
 
 def shapes_differ(site: Site) -> str | None:
     """The fused op gives results of the shapes and dtypes that the calls gave; views are compared here."""
-    given = [_value(v) for v in call_arguments(site)]
+    given = [value_of(v) for v in call_arguments(site)]
     for declared, value in zip(site.spec.parsed().arguments, given, strict=True):
         if value is None and str(declared.type) == "Tensor":
             return f"the fused op takes no such arguments: {declared.name} is None"
@@ -108,7 +108,7 @@ def shapes_differ(site: Site) -> str | None:
 
 def constraint_fails(site: Site) -> str | None:
     """The first constraint of the op's declaration that the arguments break."""
-    given = [_value(v) for v in call_arguments(site)]
+    given = [value_of(v) for v in call_arguments(site)]
     return next((reason for c in site.spec.constraints if (reason := c.check(*given)) is not None), None)
 
 
@@ -122,8 +122,9 @@ def call_arguments(site: Site) -> list[Any]:
     return [values[a.name] for a in site.spec.parsed().arguments]
 
 
-def _value(argument: object) -> object:
-    return argument.meta["val"] if isinstance(argument, fx.Node) else argument
+def value_of(argument: Any) -> Any:
+    """The value that an argument stands for, of each node of a list."""
+    return fx.node.map_arg(argument, lambda node: node.meta["val"])
 
 
 def _between(site: Site, here: int, there: int) -> Iterator[fx.Node]:
