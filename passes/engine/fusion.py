@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -51,29 +51,35 @@ class Fusion(Pass):
 
     def _fuse(self, method: str, graph: fx.Graph, anchor: fx.Node) -> Note:
         reasons = []
-        position = {node: place for place, node in enumerate([*graph.nodes, graph._root])}
         for name in self.ops:
-            for pattern in patterns_of(OPS[name], OPS):
-                site, reason = self._site(OPS[name], pattern, anchor, position)
+            for pattern in _patterns(name):
+                site, reason = self._site(OPS[name], pattern, anchor)
                 if site is not None:
                     return Match(method, anchor.name, *replace(graph, site))
                 reasons.append(reason)
         return Refusal(method, anchor.name, max(reasons, key=lambda r: r[0])[1])
 
-    def _site(self, spec: OpSpec, pattern: Pattern, anchor: fx.Node,
-              position: Mapping[fx.Node, int]) -> tuple[Site, tuple[int, str]] | tuple[None, tuple[int, str]]:
+    def _site(self, spec: OpSpec, pattern: Pattern,
+              anchor: fx.Node) -> tuple[Site, tuple[int, str]] | tuple[None, tuple[int, str]]:
         """The site, or how far the attempt came (guards come last) and what stood against it."""
         step = next((i for i, s in enumerate(pattern.steps) if s.op == op_name(anchor)), None)
         if step is None:
             return None, (-1, f"no {spec.name} has a call of {op_name(anchor)}")
         search, refused = Search(pattern), ""
+        position: dict[fx.Node, int] = {}
         for binding in search.around(anchor, step):
+            position = position or {node: n for n, node in enumerate([*anchor.graph.nodes, anchor.graph._root])}
             site = make_site(spec, pattern, binding, position)
             reason = next((r for guard in (*GUARDS, self.stands_against) if (r := guard(site)) is not None), None)
             if reason is None:
                 return site, (0, "")
             refused = refused or reason
         return None, (len(pattern.steps) + 1, refused) if refused else (search.depth, search.reason)
+
+
+@functools.cache
+def _patterns(op: str) -> tuple[Pattern, ...]:
+    return tuple(patterns_of(OPS[op], OPS))
 
 
 def replace(graph: fx.Graph, site: Site) -> tuple[str, tuple[str, ...]]:
