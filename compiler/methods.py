@@ -97,20 +97,15 @@ def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,
     """Nodes of one stage. Values that the next stage's takes read leave through bridges."""
     graph = fx.Graph()
     copied: dict[fx.Node, fx.Node] = {}
-
-    def resolve(node: fx.Node) -> fx.Node:
-        if node not in copied:
-            copied[node] = _enter(graph, node, stage, index)
-        return copied[node]
-
-    for node in captured.graph.nodes:
-        if node.op in ("placeholder", "output") or stage[node] != index:
-            continue
+    inside = [n for n in captured.graph.nodes if n.op == "call_function" and stage[n] == index]
+    for node in inside:  # placeholders stand first: whatever a call reads from outside exists from the start
         for source in node.all_input_nodes:
             if source in stage and stage[source] != index and _boundary(node) is None:
                 raise _crossing(node, source)
-            resolve(source)
-        copied[node] = _copy(graph, node, resolve)
+            if source not in copied and stage.get(source) != index:
+                copied[source] = _enter(graph, source, stage, index)
+    for node in inside:
+        copied[node] = _copy(graph, node, copied.__getitem__)
     bridges = _bridge_sources(captured.graph, stage, index)
     results = {n: output for output, n in zip(captured.outputs, _returned(captured.graph), strict=True)
                if stage[n] == index}

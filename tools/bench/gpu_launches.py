@@ -58,7 +58,7 @@ class _Observed(PlanReference):
         case = self._case(method, launched, spec, arguments)
         reference_arguments = case.copied()
         expected = spec.reference(*reference_arguments)
-        flat = [] if expected is None else list(expected) if isinstance(expected, tuple) else [expected]
+        flat = [] if expected is None else list(expected) if isinstance(expected, tuple | list) else [expected]
         error, wrong = self._compare(case, flat, case.written(reference_arguments))
         self.verdicts.launches += 1
         self.verdicts.worst[spec.name] = max(error, self.verdicts.worst.get(spec.name, 0.0))
