@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import fx
 
-from dsv41c.compiler.methods import FLOWS
-from dsv41c.compiler.program import Method, Origin, Program
+from dsv41c.compiler.program import FLOWS, Method, Origin, Program
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.schema import Flow
 

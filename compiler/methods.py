@@ -11,10 +11,7 @@ from dsv41c.compiler.model.transformer import LOGITS, SUFFIX
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.program import Method, Origin, Program, Symbol, argument, memory_root, op_name, written_arguments
 from dsv41c.runtime.plan.errors import Dsv41cError
-from dsv41c.runtime.plan.schema import Flow
 
-# The first flow that fits a step is taken.
-FLOWS = (Flow("decode", ("decode",), "all_rows_output"), Flow("prefill", ("encoder", "decoder", "head"), "nothing"))
 _TAKES = {"take_rows": "x", "take_row_table": "rows"}
 
 

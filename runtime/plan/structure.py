@@ -86,9 +86,13 @@ def _value(plan: Plan, method: Method, index: int) -> str:
     while isinstance(storage, ViewStorage):
         storage = method.values[storage.of].storage
     where = storage.TAG.name
-    table = {WeightStorage: plan.weights, StateStorage: plan.state, BridgeStorage: plan.bridges}.get(type(storage))
-    if table is not None:
-        where += f" {table[storage.index].name}"  # type: ignore[union-attr]
+    match storage:
+        case WeightStorage(index=number):
+            where += f" {plan.weights[number].name}"
+        case StateStorage(index=number):
+            where += f" {plan.state[number].name}"
+        case BridgeStorage(index=number):
+            where += f" {plan.bridges[number].name}"
     return f"{value.dtype} {show(value.sizes)} {show(value.strides)} {value.pads} in {where}"
 
 

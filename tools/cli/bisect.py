@@ -12,7 +12,6 @@ import typer
 
 if TYPE_CHECKING:
     from dsv41c.compiler.bisect import Lockstep, Verdict
-    from dsv41c.runtime.manifest import Manifest
 
 
 def bisect_command(
@@ -33,53 +32,22 @@ def bisect_command(
 
 def bisect_artifact(artifact: Path, checkpoint: Path | None) -> Verdict:
     """The pipeline of this compiler without the passes that the artifact left out, on the artifact's weights."""
-    import torch
-
-    from dsv41c.compiler.artifact_weights import WeightSource
     from dsv41c.compiler.bisect import bisect
-    from dsv41c.compiler.config import ModelConfig
-    from dsv41c.compiler.driver import capture_program
-    from dsv41c.compiler.interpret import ProgramModel, Seen
-    from dsv41c.compiler.model.state import make_state, state_specs
-    from dsv41c.compiler.options import CompileOptions
     from dsv41c.compiler.pass_driver import select
     from dsv41c.compiler.pipeline import PIPELINE
-    from dsv41c.compiler.program import Program
+    from dsv41c.compiler.recapture import recapture
+    from dsv41c.runtime.generate import generate
     from dsv41c.runtime.limits import Limits
-    from dsv41c.runtime.manifest import Manifest
+    from dsv41c.runtime.requests import Request
 
-    manifest = Manifest.read(artifact)
-    _check_weights(manifest, checkpoint)
-    plan, limits, config = manifest.read_plan(), Limits.read(artifact), ModelConfig.load(artifact)
-    options = CompileOptions.from_json(manifest.options).resolved(config)
-    specs = state_specs(config, options, backtrack=0, draft=False)
-    tensors = dict(WeightSource(artifact, checkpoint).read(plan))
-    shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in tensors.items()}
-    program = capture_program(config, options, shapes, specs)
-
-    def make_model(program: Program, seen: Seen | None) -> ProgramModel:
-        return ProgramModel(program, tensors, make_state(specs, "cpu"), seen)
+    again, limits = recapture(artifact, checkpoint), Limits.read(artifact)
 
     def drive(executor: Lockstep) -> None:
-        from dsv41c.runtime.generate import generate
-        from dsv41c.runtime.requests import Request
-
-        for check in plan.checks:
+        for check in again.checks:
             generate(executor, limits, [Request(check.prompt, len(check.tokens), ignore_eos=True)])
 
-    return bisect(program, select(PIPELINE, options.without), make_model, drive, options.without)
-
-
-def _check_weights(manifest: Manifest, checkpoint: Path | None) -> None:
-    """E0603 without weights, E0901 when the checkpoint that holds them is not named."""
-    from dsv41c.runtime.plan.errors import Dsv41cError
-
-    if manifest.fields.get("plan_only"):
-        raise Dsv41cError("DSV41C-E0603", f"artifact {manifest.path}", found="a plan without weights and self-test",
-                          needed="an artifact with weights", do="compile without --plan-only")
-    if "weights.json" in manifest.fields.get("files", {}) and checkpoint is None:
-        raise Dsv41cError("DSV41C-E0901", "option --weights", found="nothing, and an artifact that maps its weights",
-                          needed="the checkpoint directory", do="pass --weights DIR")
+    without = again.options.without
+    return bisect(again.program, select(PIPELINE, without), again.model, drive, without)
 
 
 def _result(verdict: Verdict) -> dict[str, Any]:
