@@ -143,8 +143,8 @@ def lines(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"{kind}: {counts} launches a layer; layers {' '.join(map(str, facts['layers'][kind]))}"
     for other in facts["different"]:
         changes = [f"{sign}{n} {op}" for sign, key in (("+", "more"), ("-", "fewer")) for op, n in other[key].items()]
-        yield (f"  {other['method']}: layer {other['layer']} has {other['launches']}, not {other['steady']}: "
-               f"{', '.join(changes)}")
+        yield (f"  {other['kind']}, {other['method']}: layer {other['layer']} has {other['launches']}, not "
+               f"{other['steady']}: {', '.join(changes)}")
     for method, count in facts["total"].items():
         extras = ", ".join(f"{name} {n}" for name, n in facts["extras"][method].items())
         yield f"{method}: {count} launches of {facts['kernels'][method]} kernels; outside of layers: {extras or 'none'}"

@@ -312,7 +312,7 @@ def test_structure_of_one_program_is_equal_whatever_its_bodies(artifact: Path, c
 
 def test_structure_tells_another_launch(artifact: Path, command: Command, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(artifact, tmp_path / "copy"))
-    change_plan(copy, lambda plan: plan["methods"][0]["steps"][0]["launches"].pop())
+    change_plan(copy, lambda plan: plan["methods"][0]["steps"][0]["segment"]["launches"].pop())
     ended = command("diff", artifact, copy, "--structure")
     assert ended.code == 1
     assert ended.out.startswith("structure methods[decode].steps[0].launches[")
