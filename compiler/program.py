@@ -10,6 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
+from dsv41c.runtime.plan.schema import Flow
+
+# The first flow that fits a step is taken.
+FLOWS = (Flow("decode", ("decode",), "all_rows_output"), Flow("prefill", ("encoder", "decoder", "head"), "nothing"))
+
 
 class Origin(enum.Enum):
     """Where a placeholder of a method comes from (node.meta["origin"])."""

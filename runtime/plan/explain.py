@@ -88,31 +88,29 @@ def _by_op(plan: Plan) -> dict[str, dict[str, Any]]:
 
 def _by_layer_kind(plan: Plan, method: Method) -> dict[str, dict[str, int]]:
     """A kind is what a layer's attention reads: its window, or also entries compressed by a ratio."""
-    places = list(_places(method))
+    placed = list(places(method))
     kinds: dict[str, str] = {}
-    for place, launch in places:
+    for place, launch in placed:
         for kernel in kernels_run(plan, launch):
             kind = _attention_kind(kernel.op, kernel.attributes)
             if kind is not None:
                 kinds[place] = kind
     result: dict[str, dict[str, int]] = {}
-    for place in dict.fromkeys(place for place, _ in places):
+    for place in dict.fromkeys(place for place, _ in placed):
         entry = result.setdefault(kinds.get(place, "no attention" if place.isdecimal() else place),
                                   {"layers": 0, "launches": 0})
         entry["layers"] += place.isdecimal()
-        entry["launches"] += sum(p == place for p, _ in places)
+        entry["launches"] += sum(p == place for p, _ in placed)
     return result
 
 
 def _attention_kind(op: str, attributes: Mapping[str, object]) -> str | None:
-    if op == "dsv41c::window_attention":
-        return "window"
-    if op == "dsv41c::sparse_attention":
-        return f"compressed by {attributes.get('ratio')}"
-    return None
+    if not op.endswith("_attention"):
+        return None
+    return f"compressed by {attributes['ratio']}" if "ratio" in attributes else "window"
 
 
-def _places(method: Method) -> Iterator[tuple[str, Launch]]:
+def places(method: Method) -> Iterator[tuple[str, Launch]]:
     """(layer number, or what lies outside of the layers) of each launch. A launch that reads no weight of its own
     has no layer in its name: it counts with the launch before it."""
     launches = list(launches_of(method))

@@ -134,7 +134,7 @@ inline constexpr ErrorCode ERROR_CODES[] = {
     {"DSV41C-E0301", "bad op declaration", 70},
     {"DSV41C-E0302", "native kernel failed", 70},
     {"DSV41C-E0303", "native library missing", 3},
-    {"DSV41C-E0304", "passes in a wrong order", 70},
+    {"DSV41C-E0304", "passes in a wrong order", 2},
     {"DSV41C-E0305", "pass broke the program", 70},
     {"DSV41C-E0306", "bad program text", 2},
     {"DSV41C-E0401", "lifetimes overlap", 70},
