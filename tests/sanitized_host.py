@@ -60,7 +60,7 @@ class SanitizedHost:
 
 
 def through(host: SanitizedHost, real: Callable[..., int]) -> Callable[..., int]:
-    """`dsv41c_open` that asks the host as well and compares. What ATen refuses is its own matter: the host has a stub."""
+    """`dsv41c_open` that asks the host as well and compares. What ATen refuses is its own matter: there is a stub."""
 
     def both(path: bytes, options: Any, handle: Any, error: Any) -> int:
         status = real(path, options, handle, error)

@@ -197,16 +197,22 @@ void release_composite(void* kernel) { delete static_cast<Composite*>(kernel); }
 }  // namespace
 
 const dsv41c_provider* native_provider(const dsv41c_provider* real) {
-  static const dsv41c_provider provider = {DSV41C_PROVIDER_ABI, 0,       "cpu", prepare, bind, launch,
-                                           unbind,              release, count_allocations};
+  static const dsv41c_provider provider = {DSV41C_PROVIDER_ABI, 0, "cpu", prepare, bind, launch, unbind, release,
+                                           count_allocations};
   native = real;
   return &provider;
 }
 
 const dsv41c_provider* stub_aten_provider() {
-  static const dsv41c_provider provider = {
-      DSV41C_PROVIDER_ABI, 0,          "aten", prepare_composite, bind_composite, launch_composite,
-      unbind_composite,    release_composite, count_allocations};
+  static const dsv41c_provider provider = {DSV41C_PROVIDER_ABI,
+                                           0,
+                                           "aten",
+                                           prepare_composite,
+                                           bind_composite,
+                                           launch_composite,
+                                           unbind_composite,
+                                           release_composite,
+                                           count_allocations};
   return &provider;
 }
 

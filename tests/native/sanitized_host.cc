@@ -62,12 +62,14 @@ class Steps {
     std::vector<int32_t> keep;
     for (int32_t i = 0; i < rows; ++i) keep.push_back(i);
     if (logits.empty()) logits = keep;
-    const dsv41c_step_inputs inputs{upload_.data(), rows, keep.data(), rows, logits.data(),
-                                    static_cast<int64_t>(logits.size()), eager, 0};
+    const dsv41c_step_inputs inputs{
+        upload_.data(), rows, keep.data(), rows, logits.data(), static_cast<int64_t>(logits.size()), eager, 0};
     Answer answer;
     answer.status = dsv41c_step(executor_, &inputs, &answer.error);
-    if (answer.status != 0) refusals.push_back(answer.json());
-    else read("tokens"), read("logits");
+    if (answer.status != 0)
+      refusals.push_back(answer.json());
+    else
+      read("tokens"), read("logits");
     upload_.clear();
   }
 
@@ -107,8 +109,7 @@ Json run_steps(dsv41c_executor* executor) {
 }
 
 Json answer_of(const std::string& path, bool verify_full, const std::string& checkpoint) {
-  const dsv41c_provider* providers[] = {guarded::native_provider(dsv41c_cpu_provider()),
-                                        guarded::stub_aten_provider()};
+  const dsv41c_provider* providers[] = {guarded::native_provider(dsv41c_cpu_provider()), guarded::stub_aten_provider()};
   dsv41c_load_options options{};
   options.verify_full = verify_full;
   options.num_providers = 2;

@@ -1,4 +1,4 @@
-"""Changes of what a native kernel is told: attributes, shapes, row tables, pads and state. Each keeps the plan's form."""
+"""Changes of what a native kernel is told: attributes, shapes, row tables, pads, state. Each keeps the plan's form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-INTEGERS = st.sampled_from([-(2**63), -(2**31), -1, 0, 1, 2, 3, 5, 7, 64, 1000, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1])
+INTEGERS = st.sampled_from([-(2**63), -(2**31), -1, 0, 1, 2, 3, 5, 7, 64, 1000, 2**31 - 1, 2**31, 2**40, 2**62,
+                            2**63 - 1])
 INT32 = st.sampled_from([-(2**31), -1, 0, 1, 2, 3, 4, 5, 23, 96, 2**20, 2**31 - 1])
 FLOATS = st.sampled_from(["nan", "inf", "-inf", "0x0.0p+0", "0x1.0p-1074", "-0x1.8p+0", "0x1.fffffffffffffp+1023"])
 ROW_COLUMNS = 8
@@ -37,7 +38,10 @@ def make_contiguous(sizes: list[Any]) -> list[Any]:
     step: Any = 1
     for size in reversed(sizes):
         strides.insert(0, step)
-        step = size if step == 1 else step * size if isinstance(step, int) and isinstance(size, int) else ["*", step, size]
+        if step == 1:
+            step = size
+        else:
+            step = step * size if isinstance(step, int) and isinstance(size, int) else ["*", step, size]
     return strides
 
 
@@ -103,7 +107,8 @@ def pad_row(plan: Any, draw: Draw) -> str:
 
 def hidden_state(plan: Any, draw: Draw) -> str:
     """Without its name the executor does not know what a state means, and cannot check uploads against it."""
-    state = draw(st.sampled_from([s for s in plan["state"] if s["name"] in ("slot_position", "slot_token", "page_table")]))
+    known = ("slot_position", "slot_token", "page_table")
+    state = draw(st.sampled_from([s for s in plan["state"] if s["name"] in known]))
     state["name"] += "x"
     return f"state {state['name']}"
 

@@ -25,7 +25,7 @@ SIZES = {"max_model_len": 64, "block_size": 16, "max_num_seqs": 4, "max_num_batc
 
 @pytest.fixture(scope="module")
 def artifact(compiled_artifact: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of float32 and the fewest buckets, so that it loads quickly; its files are links, and `write_plan` replaces them."""
+    """With the fewest buckets, so that it loads quickly; its files are links, and `write_plan` replaces them."""
     sound = compiled_artifact("tiny", 0, **SIZES, dtype="float32", quantizers="off")
     path = tmp_path_factory.mktemp("native") / "art"
     shutil.copytree(sound, path, copy_function=os.link)

@@ -50,7 +50,8 @@ class StepResult:
 
 def run_bench_step(configs: Sequence[str], *, repeat: int, as_json: bool, row_counts: Sequence[int] = (1, 64)) -> None:
     """Prints one table (or JSON object) on stdout; progress on stderr."""
-    _report([r for config in configs for r in _bench_config(config, row_counts, repeat)], CompileOptions(), repeat, as_json)
+    results = [r for config in configs for r in _bench_config(config, row_counts, repeat)]
+    _report(results, CompileOptions(), repeat, as_json)
 
 
 def run_bench_artifact(artifact: Path, checkpoint: Path | None, *, repeat: int, as_json: bool) -> None:
@@ -64,7 +65,7 @@ def run_bench_artifact(artifact: Path, checkpoint: Path | None, *, repeat: int, 
               f"{options.max_model_len} positions and {options.max_num_batched_tokens} rows a step",
               f"more than {CONTEXT} positions and as many rows")
         weights = dict(WeightSource(artifact, checkpoint).read(plan))
-        model = EagerModel(ModelConfig.read(artifact / "config.json"), options, weights)
+        model = EagerModel(ModelConfig.load(artifact), options, weights)
         _fill(model, runtime, options, slots)
         sides = _Sides(artifact.name, model, runtime, options, _composite_calls(artifact))
         results = [_bench_rows(sides, rows, repeat) for rows in sorted({1, slots})]
@@ -73,7 +74,8 @@ def run_bench_artifact(artifact: Path, checkpoint: Path | None, *, repeat: int, 
 
 def _need(holds: bool, found: str, needed: str) -> None:
     if not holds:
-        raise Dsv41cError("DSV41C-E0901", "bench step", found=found, needed=needed, do="compile another artifact for it")
+        raise Dsv41cError("DSV41C-E0901", "bench step", found=found, needed=needed,
+                          do="compile another artifact for it")
 
 
 def _report(results: Sequence[StepResult], options: CompileOptions, repeat: int, as_json: bool) -> None:

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from dsv41c.runtime.plan import codec, format, schema
+from dsv41c.runtime.plan import codec, expr, format, schema
 
 _MANIFEST = {
     "format_version": schema.FORMAT_VERSION, "producer": "dsv41c", "target": "cpu", "plan_only": False,
@@ -47,7 +47,7 @@ def words_of_plans() -> set[str]:
     """Keys, tags, kinds and operators: the strings that the format gives a meaning to."""
     fields = {f.name for c in vars(schema).values() if isinstance(c, type) and dataclasses.is_dataclass(c)
               for f in dataclasses.fields(c)}
-    return fields | set(format.DTYPES) | set(format.FEATURES) | set(format.AXES) | {"+", "-", "*", "floordiv", "ceildiv", "min", "max"}
+    return fields | set(format.DTYPES) | set(format.FEATURES) | set(format.AXES) | set(expr.OPERATORS)
 
 
 def words_in(value: object) -> set[str]:

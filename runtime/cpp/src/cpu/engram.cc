@@ -84,7 +84,10 @@ class EngramHash final : public Kernel {
       for (int64_t k = 1; k < n; ++k) {
         value ^= product(id[k], multiplier[k]);
         for (int64_t at = (k - 1) * heads; at < k * heads; ++at)
-          out[at] = modulus[at] > 0 ? static_cast<int32_t>(static_cast<uint64_t>(value % modulus[at]) + static_cast<uint64_t>(offset[at])) : -1;
+          out[at] =
+              modulus[at] > 0
+                  ? static_cast<int32_t>(static_cast<uint64_t>(value % modulus[at]) + static_cast<uint64_t>(offset[at]))
+                  : -1;
       }
     }
   }

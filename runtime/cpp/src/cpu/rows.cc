@@ -48,7 +48,8 @@ class RowTable final : public Kernel {
     const int64_t slot = Row::slot_in(c.tensors[2], head[U_SLOT]);
     int32_t* position = data<int32_t>(c.tensors[2]) + slot;
     const int32_t count = static_cast<int32_t>(end - first);
-    const bool fresh = head[U_FLAGS] & START || *position < 0 || *position > std::numeric_limits<int32_t>::max() - count;
+    const bool fresh =
+        head[U_FLAGS] & START || *position < 0 || *position > std::numeric_limits<int32_t>::max() - count;
     const int32_t base = fresh ? 0 : *position;
     for (int64_t i = first; i < end; ++i) {
       const int32_t* u = upload(c, i);
