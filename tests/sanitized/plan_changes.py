@@ -128,10 +128,13 @@ def forge(plan: Any, method: Any, arguments: list[Any], fill: int) -> None:
                           "offset": memory["state_bytes"], "fill": fill})
     memory["state_bytes"] += size
     memory["total_bytes"] += size
+    whole = len(method["values"])
+    method["values"].append({"name": "forged", "dtype": "int32", "sizes": [rows, ROW_COLUMNS],
+                             "strides": [ROW_COLUMNS, 1], "pads": "none", "storage": {"state": len(plan["state"]) - 1}})
     for argument in arguments:
         table = method["values"][argument["in"]]
-        method["values"].append(table | {"name": f"forged {len(method['values'])}",
-                                         "storage": {"state": len(plan["state"]) - 1}})
+        method["values"].append(table | {"name": f"forged {len(method['values'])}", "strides": [ROW_COLUMNS, 1],
+                                         "storage": {"view": {"of": whole, "offset": 0}}})
         argument["in"] = len(method["values"]) - 1
 
 

@@ -58,7 +58,7 @@ def test_the_plan_that_is_changed_is_sound(artifact: Path, sound_plan: Any, sani
     assert outcome(sanitized_host, artifact, sound_plan, "nothing changed") == "runs"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
 @given(data=st.data())
 def test_a_changed_plan_is_refused_or_stays_inside(data: st.DataObject, artifact: Path, sound_plan: Any,
                                                    sanitized_host: SanitizedHost) -> None:
