@@ -26,7 +26,7 @@ from dsv41c.compiler.pass_driver import PassRecord
 from dsv41c.compiler.pipeline import run_pipeline
 from dsv41c.compiler.program import Program
 from dsv41c.compiler.weight_map import map_weights
-from dsv41c.compiler.weights import Recipe, load_weights, weight_recipes, weight_shapes
+from dsv41c.compiler.weights import Recipe, WeightsOnDemand, load_weights, weight_recipes, weight_shapes
 from dsv41c.passes.base import Pass, PassResult
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.verify import verify
@@ -101,18 +101,21 @@ def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, 
         progress("writing the plan")
         write_artifact(output, compiled.plan, view, compiled.options, Packed(compiled.cubins, compiled.passes))
         return compiled
-    progress("reading weights")
-    weights = load_weights(view, compiled.recipes)
-    progress("recording the self-test")
-    self_test = record_self_test(view, compiled.options, weights)
-    progress("writing weights and plan")
     mapping = map_weights(view, compiled.recipes) if options.weights == "map" else None
+    elsewhere = mapping.names if mapping else frozenset()
+    progress("reading weights")
+    weights = load_weights(view, {name: r for name, r in compiled.recipes.items() if name not in elsewhere})
+    progress("recording the self-test")
+    self_test = record_self_test(view, compiled.options,
+                                 WeightsOnDemand(view, compiled.recipes) if mapping else weights)
+    progress("writing weights and plan")
     packed = Packed(compiled.cubins, compiled.passes, weights, self_test, mapping)
     write_artifact(output, compiled.plan, view, compiled.options, packed)
     return compiled
 
 
-def record_self_test(view: CheckpointView, options: CompileOptions, weights: dict[str, torch.Tensor]) -> SelfTest:
+def record_self_test(view: CheckpointView, options: CompileOptions,
+                     weights: dict[str, torch.Tensor] | WeightsOnDemand) -> SelfTest:
     """Greedy tokens of the eager model for one prompt of fixed ids, to be repeated by the executor."""
     config, limit = view.config, options.max_model_len or 0
     prompt = [(7 * i + 3) % config.vocab_size for i in range(max(1, min(12, limit - _SELF_TEST_TOKENS)))]

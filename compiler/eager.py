@@ -9,6 +9,7 @@ import torch
 
 from dsv41c.compiler.config import ModelConfig
 from dsv41c.compiler.model.draft import DraftModel, Drafts
+from dsv41c.compiler.model.scope import TensorTree
 from dsv41c.compiler.model.state import make_state, state_specs
 from dsv41c.compiler.model.transformer import Transformer
 from dsv41c.compiler.ops.rows import UploadColumn
@@ -20,7 +21,7 @@ START = 1
 class EagerModel:
     """Holds weights and state; one call of `step` is one packed step. Slots and pages are the caller's."""
 
-    def __init__(self, config: ModelConfig, options: CompileOptions, weights: Mapping[str, torch.Tensor],
+    def __init__(self, config: ModelConfig, options: CompileOptions, weights: Mapping[str, torch.Tensor] | TensorTree,
                  backtrack: int = 0, draft: bool = False) -> None:
         self.config = config
         self.options = options.resolved(config)
