@@ -40,7 +40,8 @@ def fused_op(*, name: str, schema: str, pads: PadRule, composition: Callable[...
         return composition(references, *args)
 
     return OpSpec(name=name, schema=schema, capture=CaptureClass.CAPTURE, pads=pads, tie_order=tie_order,
-                  fake=dispatched(name, composition), reference=reference, composition=composition, constraints=constraints)
+                  fake=dispatched(name, composition), reference=reference, composition=composition,
+                  constraints=constraints)
 
 
 def dispatched(name: str, composition: Callable[..., Any]) -> Callable[..., Any]:
