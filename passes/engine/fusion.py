@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import fx
@@ -17,6 +18,7 @@ from dsv41c.passes.base import GraphResult, Match, Note, Pass, PassResult, Refus
 from dsv41c.passes.engine.guards import GUARDS, Site, call_arguments, make_site, value_of
 from dsv41c.passes.engine.pattern import Pattern, patterns_of
 from dsv41c.passes.engine.search import Search
+from dsv41c.passes.engine.values import Evaluations
 
 
 @dataclass(frozen=True)
@@ -43,24 +45,25 @@ class Fusion(Pass):
         anchors = (self.anchor,) if isinstance(self.anchor, str) else self.anchor
         sites = [n for n in copy.nodes if op_name(n) in anchors]
         notes: list[Note] = []
+        evaluations = Evaluations()
         for anchor in sites:
             if anchor.graph is copy and not anchor._erased:
-                notes.append(self._fuse(method, copy, anchor))
+                notes.append(self._fuse(method, copy, anchor, evaluations))
         copy.lint()
         return GraphResult(copy, sum(isinstance(n, Match) for n in notes), tuple(notes))
 
-    def _fuse(self, method: str, graph: fx.Graph, anchor: fx.Node) -> Note:
+    def _fuse(self, method: str, graph: fx.Graph, anchor: fx.Node, evaluations: Evaluations) -> Note:
         reasons = []
         for name in self.ops:
             for pattern in _patterns(name):
-                site, reason = self._site(OPS[name], pattern, anchor)
+                site, reason = self._site(OPS[name], pattern, anchor, evaluations)
                 if site is not None:
                     return Match(method, anchor.name, *replace(graph, site))
                 reasons.append(reason)
         return Refusal(method, anchor.name, max(reasons, key=lambda r: r[0])[1])
 
-    def _site(self, spec: OpSpec, pattern: Pattern,
-              anchor: fx.Node) -> tuple[Site, tuple[int, str]] | tuple[None, tuple[int, str]]:
+    def _site(self, spec: OpSpec, pattern: Pattern, anchor: fx.Node,
+              evaluations: Evaluations) -> tuple[Site, tuple[int, str]] | tuple[None, tuple[int, str]]:
         """The site, or how far the attempt came (guards come last) and what stood against it."""
         step = next((i for i, s in enumerate(pattern.steps) if s.op == op_name(anchor)), None)
         if step is None:
@@ -69,7 +72,7 @@ class Fusion(Pass):
         position: dict[fx.Node, int] = {}
         for binding in search.around(anchor, step):
             position = position or {node: n for n, node in enumerate([*anchor.graph.nodes, anchor.graph._root])}
-            site = make_site(spec, pattern, binding, position)
+            site = make_site(spec, pattern, binding, position, evaluations)
             reason = next((r for guard in (*GUARDS, self.stands_against) if (r := guard(site)) is not None), None)
             if reason is None:
                 return site, (0, "")
@@ -88,7 +91,7 @@ def replace(graph: fx.Graph, site: Site) -> tuple[str, tuple[str, ...]]:
     names = tuple(n.name for n in site.nodes)
     with graph.inserting_before(site.at):
         call = graph.create_node("call_function", target, tuple(call_arguments(site)), name=site.spec.name)
-        metas = site.spec.fake(*map(value_of, call.args))
+        metas = _values(site, call.args)
         call.meta["val"] = metas
         for number, old in enumerate(site.results):
             if old is None:
@@ -101,6 +104,13 @@ def replace(graph: fx.Graph, site: Site) -> tuple[str, tuple[str, ...]]:
     for node in sorted(site.taken, key=site.position.__getitem__, reverse=True):
         graph.erase_node(node)
     return call.name, names
+
+
+def _values(site: Site, args: Sequence[Any]) -> Any:
+    """Values of the fused call's results: those of the calls it replaces, where each of them is there to be asked."""
+    if len(site.results) != 1 and all(node is not None for node in site.results):
+        return [node.meta["val"] for node in site.results if node is not None] or None
+    return site.spec.fake(*map(value_of, args))
 
 
 def _copied(graph: fx.Graph) -> fx.Graph:

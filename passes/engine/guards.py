@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import fx
 
 from dsv41c.compiler.ops.spec import OpSpec
 from dsv41c.compiler.program import memory_root, op_name, written_arguments
 from dsv41c.passes.engine.pattern import Pattern, Ref
 from dsv41c.passes.engine.search import Binding, result_of, sources
+from dsv41c.passes.engine.values import Evaluations, text_of
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Site:
     results: tuple[fx.Node | None, ...]
     position: Mapping[fx.Node, int]  # of every node of the graph
     at: fx.Node  # the fused call is put before this node
+    evaluations: Evaluations
 
     @property
     def taken(self) -> frozenset[fx.Node]:
@@ -36,16 +37,17 @@ class Site:
         return frozenset(self.nodes) | members
 
 
-def make_site(spec: OpSpec, pattern: Pattern, binding: Binding, position: Mapping[fx.Node, int]) -> Site:
+def make_site(spec: OpSpec, pattern: Pattern, binding: Binding, position: Mapping[fx.Node, int],
+              evaluations: Evaluations) -> Site:
     """The fused call goes before the first outside reader of a result, at the latest behind the last call it takes."""
     nodes = tuple(sorted(binding.steps.values(), key=position.__getitem__))
     results = tuple(result_of(binding.steps[r.step], r, pattern) if isinstance(r, Ref) else None
                     for r in pattern.results)
-    site = Site(spec, pattern, binding, nodes, results, position, nodes[-1].next)
+    site = Site(spec, pattern, binding, nodes, results, position, nodes[-1].next, evaluations)
     taken = site.taken
     readers = [u for r in results if r is not None for u in r.users if u not in taken]
     at = min([site.at, *readers], key=position.__getitem__)
-    return Site(spec, pattern, binding, nodes, results, position, at)
+    return replace(site, at=at)
 
 
 def inner_value_escapes(site: Site) -> str | None:
@@ -94,15 +96,12 @@ def shapes_differ(site: Site) -> str | None:
         if value is None and str(declared.type) == "Tensor":
             return f"the fused op takes no such arguments: {declared.name} is None"
     try:
-        made = site.spec.fake(*given)
+        made = site.evaluations.texts(site.spec.fake, given)
     except Exception as error:
         return f"the fused op takes no such arguments: {str(error).splitlines()[0] if str(error) else error!r}"
-    expected = () if made is None else tuple(made) if isinstance(made, tuple | list) else (made,)
-    for number, (node, value) in enumerate(zip(site.results, expected, strict=True)):
-        if node is None:
-            continue
-        if _text(node.meta["val"]) != _text(value):  # as text: comparing symbols would specialise them
-            return f"%{node.name} is {_text(node.meta['val'])}, result {number} of {site.spec.name} is {_text(value)}"
+    for number, (node, text) in enumerate(zip(site.results, made, strict=True)):
+        if node is not None and text_of(node.meta["val"]) != text:
+            return f"%{node.name} is {text_of(node.meta['val'])}, result {number} of {site.spec.name} is {text}"
     return None
 
 
@@ -144,7 +143,3 @@ def _conflict(a: fx.Node, b: fx.Node) -> fx.Node | None:
 
 def _accesses(node: fx.Node) -> tuple[Sequence[fx.Node], set[fx.Node]]:
     return list(map(memory_root, node.all_input_nodes)), {memory_root(n) for n in written_arguments(node)}
-
-
-def _text(value: torch.Tensor) -> str:
-    return f"{str(value.dtype).removeprefix('torch.')} {[str(s) for s in value.shape]}".replace("'", "")

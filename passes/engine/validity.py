@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import fx
 
 from dsv41c.compiler.ops.catalog import OPS
-from dsv41c.compiler.program import Method, Program, op_name
+from dsv41c.compiler.program import Method, Program, argument, op_name
 from dsv41c.passes.engine.effects import state_writes
+from dsv41c.passes.engine.values import Evaluations, Texts, texts_of
 
 _PLAIN = (torch.ops.aten.view.default, operator.getitem, torch.ops.aten.sym_size.int)
 
@@ -59,27 +61,22 @@ def _method_faults(method: Method) -> Iterator[str]:
 
 def _wrong_values(before: Method, after: Method) -> Iterator[str]:
     """Calls that the method did not have before, against the shapes and dtypes that their op gives."""
-    known = {(n.name, n.target): n for n in before.graph.nodes}
+    known, evaluations = {(n.name, n.target): n for n in before.graph.nodes}, Evaluations()
     for node in after.graph.nodes:
         old = known.get((node.name, node.target))
         is_same = old is not None and [a.name for a in old.all_input_nodes] == [a.name for a in node.all_input_nodes]
         if is_same or op_name(node) is None:
             continue
-        given = fx.node.map_arg((node.args, node.kwargs), lambda a: a.meta["val"])
+        given: list[Any] = [argument(node, d.name) for d in node.target._schema.arguments]
         try:
-            made = node.target(*given[0], **given[1])
+            made = evaluations.texts(node.target, fx.node.map_arg(given, lambda a: a.meta["val"]))
         except Exception as error:
             yield f"%{node.name} cannot be called so: {(str(error) or repr(error)).splitlines()[0]}"
             continue
-        if _texts(made) != _texts(node.meta["val"]):
-            yield f"%{node.name} is said to be {_texts(node.meta['val'])} and is {_texts(made)}"
+        if made != texts_of(node.meta["val"]):
+            yield f"%{node.name} is said to be {list(texts_of(node.meta['val']))} and is {list(made)}"
 
 
-def _results(method: Method) -> list[list[str]]:
+def _results(method: Method) -> list[Texts]:
     (output,) = (n for n in method.graph.nodes if n.op == "output")
-    return [_texts(n.meta["val"]) for n in output.args[0]]
-
-
-def _texts(value: object) -> list[str]:
-    values = () if value is None else value if isinstance(value, tuple | list) else (value,)
-    return [f"{v.dtype} {[str(s) for s in v.shape]}" for v in values]
+    return [texts_of(n.meta["val"]) for n in output.args[0]]
