@@ -11,6 +11,7 @@ from dsv41c.passes.canonicalize.drop_local_collectives import DropLocalCollectiv
 from dsv41c.passes.canonicalize.merge_equal_calls import MergeEqualCalls
 from dsv41c.passes.fuse.grouped_out import GroupedOut
 from dsv41c.passes.fuse.mega_attention import MegaAttention
+from dsv41c.passes.fuse.mega_gate import MegaGate
 from dsv41c.passes.fuse.mega_mhc import MegaMhc
 from dsv41c.passes.fuse.mega_moe import MegaMoe
 from dsv41c.passes.fuse.merge_projections import MergeProjections
@@ -25,6 +26,7 @@ PIPELINE: tuple[Pass, ...] = (
     MegaMhc(),  # first of the three: it wants a post
     OpenMhc(),  # behind mega_mhc: the sites without a post
     MhcNorm(),  # behind both: what has no mix
+    MegaGate(),
     MegaMoe(),  # before merge_projections, which would take the shared expert's w1 and w3
     MergeProjections(),
     NormCast(),  # behind the mhc passes, whose norms it would take

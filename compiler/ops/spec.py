@@ -92,7 +92,7 @@ def check_spec(spec: OpSpec) -> None:
         raise _bad(spec, f"pad rule {spec.pads!r}", "a PadRule", "state the pad rule")
     if not callable(spec.fake) or not callable(spec.reference):
         raise _bad(spec, "no fake or no reference", "both", "write the missing function")
-    chooses = any(word in spec.name for word in ("topk", "gate", "greedy", "sort", "select"))
+    chooses = any(word in spec.name for word in ("topk", "gate", "route", "greedy", "sort", "select"))
     if chooses and spec.name.startswith(("index_", "moe_", "greedy")) and not spec.tie_order:
         raise _bad(spec, "no tie order", "how equal keys are ordered", "set tie_order")
     for argument in schema.arguments:

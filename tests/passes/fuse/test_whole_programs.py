@@ -17,7 +17,7 @@ from tests.passes.tiny import FLOWS, NUMERICS, Model, Outcome, load, outcome
 
 FUSIONS = tuple(step for step in PIPELINE if step.stage is Stage.FUSE)
 REUSE = ["mhc_site", "linear_pair", "norm_cast", "linear", "norm_rope_cast", "mega_sparse_attention", "grouped_out",
-         "linear", "mhc_site", "moe_gate", "mega_moe"]  # of layer 5: neither Engram, nor keys, nor an index
+         "linear", "mhc_site", "mega_gate", "mega_moe"]  # of layer 5: neither Engram, nor keys, nor an index
 
 
 @functools.cache
@@ -69,8 +69,8 @@ def test_counts_follow_from_the_config(tiny_checkpoint: Path) -> None:
     windows = sum(config.ratio(layer) == 0 for layer in range(layers))
     opened = len({0, *config.engram_layer_ids})
     wanted = {"mhc_site": 2 * layers - opened, "mhc_open": opened, "mhc_norm": 1, "mega_moe": layers,
-              "linear_pair": layers + len(config.index_source_layer_ids), "norm_cast": layers,
-              "norm_rope_cast": layers, "mega_window_attention": windows, "mega_sparse_attention": layers - windows,
+              "mega_gate": layers, "linear_pair": layers + len(config.index_source_layer_ids),
+              "norm_cast": layers, "norm_rope_cast": layers, "mega_window_attention": windows, "mega_sparse_attention": layers - windows,
               "grouped_out": layers}
     assert {name: found[name] for name in wanted} == wanted
 
