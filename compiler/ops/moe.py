@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dsv41c.compiler.ops.dense import PANEL, padded
+from dsv41c.compiler.ops.dense import PANEL
 from dsv41c.compiler.ops.quantize import quantize_fp8
 from dsv41c.compiler.ops.spec import CaptureClass, NativeBody, OpSpec, PadRule
 from dsv41c.runtime.plan.errors import Dsv41cError

@@ -12,8 +12,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const int64_t i = blockIdx.x;
   const int t = threadIdx.x;
   const float* added = row_at(rows, i).image() ? bias_vl : bias;
-  for (int e = t; e < EXPERTS; e += THREADS)
-    enter(score, key, taken, e, score_from(scores[i * EXPERTS + e]), added[e]);
+  for (int e = t; e < EXPERTS; e += THREADS) enter(score, key, taken, e, score_from(scores[i * EXPERTS + e]), added[e]);
   __syncthreads();
   if (t < 32) choose(score, key, taken, chosen, i, expert, expert_weight, routed_scale);
 }

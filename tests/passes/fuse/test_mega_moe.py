@@ -72,7 +72,8 @@ def test_experts_of_other_rows_than_the_shared_expert_stay() -> None:
         a = OPS.swiglu(*(OPS.linear(v["x"], v[w], v[f"{w}_scale"], F32) for w in ("s1", "s3")), 10.0, F32)
         a = OPS.quantize_fp8(a)
         return [OPS.combine_experts(routed, OPS.linear(a, v["s2"], v["s2_scale"], F32), F32)]
-    assert "%rms_norm has no reader that is a call of linear" in refusal(STEP, small(body, {**values(), "norm": normal(3, 64)}))
+    given = small(body, {**values(), "norm": normal(3, 64)})
+    assert "%rms_norm has no reader that is a call of linear" in refusal(STEP, given)
 
 
 def test_a_cast_of_no_whole_groups_is_refused() -> None:

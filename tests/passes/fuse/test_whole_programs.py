@@ -70,8 +70,8 @@ def test_counts_follow_from_the_config(tiny_checkpoint: Path) -> None:
     opened = len({0, *config.engram_layer_ids})
     wanted = {"mhc_site": 2 * layers - opened, "mhc_open": opened, "mhc_norm": 1, "mega_moe": layers,
               "mega_gate": layers, "linear_pair": layers + len(config.index_source_layer_ids),
-              "norm_cast": layers, "norm_rope_cast": layers, "mega_window_attention": windows, "mega_sparse_attention": layers - windows,
-              "grouped_out": layers}
+              "norm_cast": layers, "norm_rope_cast": layers, "mega_window_attention": windows,
+              "mega_sparse_attention": layers - windows, "grouped_out": layers}
     assert {name: found[name] for name in wanted} == wanted
 
 
@@ -93,7 +93,7 @@ def test_neighbours_that_commute_give_one_program_in_any_order(tiny_checkpoint: 
     given = model(tiny_checkpoint, "bfloat16 fake")
     last = tuple(s for s in PIPELINE if s.commutes and s.stage is Stage.FUSE and s.name != "mega_mhc")
     first = tuple(s for s in PIPELINE if s not in last)
-    assert PIPELINE == (*first, *last)
+    assert (*first, *last) == PIPELINE
     texts = {str(run_passes(given.program, (*first, *order)).program.methods["decode"].graph)
              for order in (last, last[::-1])}
     assert len(texts) == 1
