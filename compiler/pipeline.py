@@ -17,6 +17,7 @@ from dsv41c.passes.fuse.head_sample import HeadSample
 from dsv41c.passes.fuse.index_query import IndexQuery
 from dsv41c.passes.fuse.markov_step import MarkovStep
 from dsv41c.passes.fuse.mega_attention import MegaAttention
+from dsv41c.passes.fuse.mega_gate import MegaGate
 from dsv41c.passes.fuse.mega_mhc import MegaMhc
 from dsv41c.passes.fuse.mega_moe import MegaMoe
 from dsv41c.passes.fuse.merge_projections import MergeProjections
@@ -33,6 +34,7 @@ PIPELINE: tuple[Pass, ...] = (
     MegaMhc(),  # first of the three: it wants a post
     OpenMhc(),  # behind mega_mhc: the sites without a post
     MhcNorm(),  # behind both: what has no mix
+    MegaGate(),
     MegaMoe(),  # before merge_projections, which would take the shared expert's w1 and w3
     MergeProjections(),
     CompressStore(),  # before norm_rope_cast: without casts, an index key of ratio 1 begins like a window key

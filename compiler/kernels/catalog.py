@@ -81,7 +81,7 @@ def _find_mega_mhc(
     return mega_mhc(hidden, iterations, rms_eps, hc_eps)
 
 
-# --- mega_gate (op moe_gate) ------------------------------
+# --- mega_gate --------------------------------------------
 
 
 def mega_gate(hidden: int, experts: int, topk: int, routed_scale: float) -> OpKernels:
@@ -104,7 +104,7 @@ def mega_gate(hidden: int, experts: int, topk: int, routed_scale: float) -> OpKe
     )
     # At least splits * rows, and never less for more rows, as above.
     products = _max(ROWS, _min(_mul(ROWS, k_blocks), SMS // tiles * 128))
-    return OpKernels("moe_gate", (first, second), _mul(products, 4 * experts))
+    return OpKernels("mega_gate", (first, second), _mul(products, 4 * experts))
 
 
 def _select_grid(splits: Expr) -> Grid:
@@ -113,7 +113,7 @@ def _select_grid(splits: Expr) -> Grid:
     return _ceildiv(ROWS, _add(4, _mul(-3, several))), 1, 1
 
 
-def _find_moe_gate(
+def _find_mega_gate(
     x: Any, weight: Any, bias: Any, bias_vl: Any, rows: Any, topk: int, routed_scale: float
 ) -> OpKernels | None:
     experts, hidden = weight.sizes
@@ -175,7 +175,7 @@ def _find_embed_expand(rows: Any, weight: Any, streams: int, dtype: Any) -> OpKe
 
 
 _FINDERS: dict[str, Callable[..., OpKernels | None]] = {
-    "mega_mhc": _find_mega_mhc, "moe_gate": _find_moe_gate, "rmsnorm_mxfp8": _find_rmsnorm_mxfp8,
+    "mega_mhc": _find_mega_mhc, "mega_gate": _find_mega_gate, "rmsnorm_mxfp8": _find_rmsnorm_mxfp8,
     "norm_rope_store": _find_norm_rope_store, "embed_expand": _find_embed_expand,
 }
 

@@ -13,8 +13,9 @@ WORLD_SIZE = 1  # ranks that share the routed experts
 def moe(config: ModelConfig, numerics: Numerics, weights: Scope, x: torch.Tensor, rows: torch.Tensor,
         topk: int) -> torch.Tensor:
     """M1-M14 on x act `[T, H]`; the routing weight enters before the down projection and its cast."""
-    expert, routing = OPS.moe_gate(x, weights("gate.weight"), weights("gate.bias"), weights("gate.bias_vl"), rows,
-                                   topk, config.routed_scaling_factor)
+    scores = OPS.linear(x, weights("gate.weight"), None, torch.float32)
+    expert, routing = OPS.moe_route(scores, weights("gate.bias"), weights("gate.bias_vl"), rows, topk,
+                                    config.routed_scaling_factor)
     x8, limit = numerics.fp8(x), config.swiglu_limit
     stacked = [t for name in ("w1", "w3", "w2") for t in weights.quantized(f"experts.{name}")]
     sent, chosen, share = OPS.expert_dispatch(x8, expert, routing, WORLD_SIZE)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dsv41c.compiler.ops.constraints import whole_groups
 from dsv41c.compiler.ops.fused import fused_op
-from dsv41c.compiler.ops.spec import OpSpec, PadRule
+from dsv41c.compiler.ops.spec import Constraint, OpSpec, PadRule
 
 _ORDER = "choices are summed in the order given"
 _TENSORS = ("Tensor x, Tensor expert, Tensor weight, Tensor w1, Tensor w1_scale, Tensor w3, Tensor w3_scale, "
@@ -48,7 +48,25 @@ def _mega_moe_exchange(ops: Any, x: Tensor, expert: Tensor, weight: Tensor, w1: 
     return ops.combine_experts(routed, shared, dtype)
 
 
+def _mega_gate(ops: Any, x: Tensor, weight: Tensor, bias: Tensor, bias_vl: Tensor, rows: Tensor, topk: int,
+               routed_scale: float) -> Any:
+    """M1 to M5: the gate's product and the choice of experts: [ids int32 `[T, k]`, weights f32 `[T, k]`]."""
+    return ops.moe_route(ops.linear(x, weight, None, torch.float32), bias, bias_vl, rows, topk, routed_scale)
+
+
+def _enough_experts(x: Tensor, weight: Tensor, bias: Tensor, bias_vl: Tensor, rows: Tensor, topk: int,
+                    *_: object) -> str | None:
+    return None if topk <= weight.shape[0] else f"{topk} of {weight.shape[0]} experts"
+
+
 SPECS: tuple[OpSpec, ...] = (
+    fused_op(
+        name="mega_gate",
+        schema="(Tensor x, Tensor weight, Tensor bias, Tensor bias_vl, Tensor rows, int topk, float routed_scale) "
+               "-> (Tensor, Tensor)",
+        pads=PadRule.ROW, tie_order="lower expert id first", composition=_mega_gate,
+        constraints=(Constraint("topk is at most the number of experts", _enough_experts),),
+    ),
     fused_op(
         name="mega_moe", schema=f"({_TENSORS}bool cast) -> Tensor",
         pads=PadRule.ROW, tie_order=_ORDER, composition=_mega_moe, constraints=(whole_groups(9, 17, 0),),

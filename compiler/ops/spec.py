@@ -101,7 +101,7 @@ def check_spec(spec: OpSpec) -> None:
         if spec.capture is not CaptureClass.CAPTURE:
             raise _bad(spec, f"a composition of capture class {spec.capture.value}", "capture",
                        "leave what needs the host out of the composition")
-    chooses = any(word in spec.name for word in ("topk", "gate", "greedy", "sort", "select"))
+    chooses = any(word in spec.name for word in ("topk", "gate", "route", "greedy", "sort", "select"))
     if chooses and spec.name.startswith(("index_", "moe_", "greedy")) and not spec.tie_order:
         raise _bad(spec, "no tie order", "how equal keys are ordered", "set tie_order")
     for argument in schema.arguments:

@@ -15,5 +15,5 @@ class MegaMoe(Fusion):
     """Routed and shared experts with their exchange, if there is one, and their sum become one call."""
 
     name = "mega_moe"
-    ops = ("mega_moe_exchange", "mega_moe")
+    ops = ("mega_moe", "mega_moe_exchange")
     anchor = "moe_experts"
