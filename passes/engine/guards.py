@@ -80,6 +80,9 @@ def state_access_is_crossed(site: Site) -> str | None:
 def shapes_differ(site: Site) -> str | None:
     """The fused op gives results of the shapes and dtypes that the calls gave; views are compared here."""
     given = [value_of(v) for v in call_arguments(site)]
+    for declared, value in zip(site.spec.parsed().arguments, given, strict=True):
+        if value is None and str(declared.type) == "Tensor":
+            return f"the fused op takes no such arguments: {declared.name} is None"
     try:
         made = site.spec.fake(*given)
     except Exception as error:
