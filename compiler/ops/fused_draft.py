@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dsv41c.compiler.ops.fused import fused_op
-from dsv41c.compiler.ops.spec import Constraint, OpSpec, PadRule
+from dsv41c.compiler.ops.spec import OpSpec, PadRule
 
 
 def _tap_feature(ops: Any, streams: Tensor) -> Any:
@@ -19,10 +19,6 @@ def _tap_feature(ops: Any, streams: Tensor) -> Any:
 def _project_features(ops: Any, parts: Any, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Any:
     """D1's product: K runs through the taps where they lie, so they are never copied side by side."""
     return ops.linear(ops.concat_columns(parts, dtype), weight, scale, dtype)
-
-
-def _has_scales(x: Any, weight: Tensor, scale: Tensor | None, *_: object) -> str | None:
-    return None if scale is not None else "the weight has no scales"
 
 
 def _feature_commit(ops: Any, target: Tensor, weight: Tensor, scale: Tensor, norm: Tensor, rows: Tensor, table: Tensor,
@@ -42,8 +38,6 @@ def _markov_step(ops: Any, previous: Tensor, embed: Tensor, head: Tensor, proj: 
     return ops.greedy_draft(ops.markov_logits(base, correction, block, index)), confidence
 
 
-_QUANTISED = Constraint("the weight is a quantised one", _has_scales)
-
 SPECS: tuple[OpSpec, ...] = (
     fused_op(
         name="tap_feature",
@@ -54,14 +48,12 @@ SPECS: tuple[OpSpec, ...] = (
         name="project_features",
         schema="(Tensor[] parts, Tensor weight, Tensor scale, ScalarType dtype) -> Tensor",
         pads=PadRule.ROW, composition=_project_features, tie_order=None,
-        constraints=(_QUANTISED,),
     ),
     fused_op(
         name="feature_commit",
         schema="(Tensor target, Tensor weight, Tensor scale, Tensor norm, Tensor rows, Tensor table, "
                "Tensor(a!) window, ScalarType dtype, float eps, bool cast) -> ()",
         pads=PadRule.SKIP, composition=_feature_commit, tie_order=None,
-        constraints=(_QUANTISED,),
     ),
     fused_op(
         name="markov_step",

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dsv41c.compiler.kernels.plain import SOURCES, cuda_source
-from dsv41c.compiler.ops import mega
+from dsv41c.compiler.ops import draft, mega
 from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.tools.bench.op_case import Case, judge, results, same_bits
@@ -54,8 +54,9 @@ def test_kernel_equals_the_reference_and_its_rows_stand_alone(case: Case, librar
 
 
 def test_every_op_has_a_plain_kernel_and_a_case() -> None:
-    """A fused op is a kernel itself, or a sequence of the others."""
-    assert set(SOURCES) == (PRIMITIVE - COPIES) | {"mega_gate"}
+    """A fused op is a kernel itself, or a sequence of the others; draft ops are in no plan yet."""
+    drafts = {spec.name for spec in draft.SPECS}
+    assert set(SOURCES) == (PRIMITIVE - COPIES - drafts) | {"mega_gate"}
     assert {case.op for case in SMALL} == set(SOURCES)
 
 
