@@ -18,7 +18,7 @@ from dsv41c.runtime.plan.schema import (
     Symbol,
     WeightStorage,
 )
-from dsv41c.runtime.plan.verify_cuda import check_cuda_arguments
+from dsv41c.runtime.plan.verify_cuda_launches import CudaLaunchRules
 from dsv41c.runtime.plan.verify_dataflow import launches_of
 from dsv41c.runtime.plan.verify_geometry import broken, check_index, launch_place, value_place
 from dsv41c.runtime.plan.verify_kernels import KernelFacts
@@ -40,8 +40,9 @@ def check_launches(
         _check_body_arguments(method, launch, symbol, placed, kernels[launch.kernel], where)
         body = plan.kernels[launch.kernel].body
         if isinstance(body, CudaBody):
-            outs = [i for i, argument in enumerate(launch.tensors) if isinstance(argument, Out)]
-            check_cuda_arguments(body, len(launch.tensors), outs, where)
+            ranges = {rows: [None if isinstance(a, Absent) else placed[a.value].ranges[rows] for a in launch.tensors]
+                      for rows in points_of(method, symbol)}
+            CudaLaunchRules(launch, symbol.name, ranges, where).check(body)
 
 
 def _check_scratch(

@@ -26,7 +26,9 @@ def test_tiny_for_sm_90a_needs_nothing_but_its_cubins(tiny_checkpoint: Path, tmp
     monkeypatch.setenv("DSV41C_CACHE_DIR", str(tmp_path / "cache"))
     plan = compiled(tiny_checkpoint, tmp_path / "art", target="sm_90a")
     assert (plan.target, plan.required_features) == ("sm_90a", ("cuda_cubin",))
-    named = {launch.cubin for k in plan.kernels if isinstance(k.body, schema.CudaBody) for launch in k.body.launches}
+    nodes = [node for k in plan.kernels if isinstance(k.body, schema.CudaBody) for node in k.body.launches]
+    named = {node.cubin for node in nodes if isinstance(node, schema.CudaLaunch)}
+    assert {type(node) for node in nodes} == {schema.CudaLaunch, schema.CudaCopy, schema.CudaMemset}
     files = {p.stem: p.read_bytes() for p in (tmp_path / "art/kernels").iterdir()}
     assert named == set(files)
     for digest, content in files.items():

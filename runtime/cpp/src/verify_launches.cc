@@ -120,7 +120,7 @@ void check_launches(const Plan& plan, const Method& method, const Symbol& symbol
     rules.check_overlaps();
     const Kernel& kernel = plan.kernels[launch.kernel];
     if (kernel.kind == BodyKind::composite) rules.check_body_arguments(kernels[launch.kernel]);
-    if (kernel.kind == BodyKind::cuda) check_cuda_arguments(kernel, launch, where);
+    if (kernel.kind == BodyKind::cuda) check_cuda_launch(kernel, method, symbol, launch, placed, where);
   });
 }
 

@@ -49,8 +49,14 @@ void check_tables(const Plan& plan);
 std::vector<KernelFacts> check_kernels(const Plan& plan);
 // At one number of rows.
 void check_cuda_body(const Kernel& kernel, const std::string& place, const Symbols& symbols, int64_t scratch_bytes);
-// A parameter names a tensor that the launch has, and every output is some parameter.
-void check_cuda_arguments(const Kernel& kernel, const Launch& launch, const Where& where);
+// The tensors that the body's nodes name are there, large enough and writable, and every output is named.
+void check_cuda_launch(const Kernel& kernel, const Method& method, const Symbol& symbol, const Launch& launch,
+                       const std::vector<Placed>& placed, const Where& where);
+// At one number of rows; the address is checked where it is known.
+void check_tensor_map(const Param& param, const Symbols& symbols, int64_t scratch_bytes, const Where& where);
+void check_map_address(const TensorMapRecipe& map, int64_t begin, const Where& where);
+// Bytes from the first element to the end of the last one.
+int64_t map_span(const TensorMapRecipe& map, const Symbols& symbols, const Where& where);
 std::vector<Placed> place_values(const Plan& plan, const Method& method, const Symbol& symbol);
 void check_ports(const Method& method);
 void check_launches(const Plan& plan, const Method& method, const Symbol& symbol, const std::vector<Placed>& placed,

@@ -47,7 +47,7 @@ void CudaBoundMethod::add_calls(std::vector<KernelCall>& calls, LaunchMode mode,
     const std::span<KernelCall> run = std::span(calls).subspan(begin, std::min(most, calls.size() - begin));
     Part part;
     if (mode == LaunchMode::graphs)
-      part.graph = LaunchGraph::build(engine_.driver(), run, place, this, stats);
+      part.graph = LaunchGraph::build(engine_.context, run, place, this, stats);
     else if (mode == LaunchMode::captured)
       part.graph = LaunchGraph::capture(engine_.driver(), run, engine_.stream, stats);
     else
