@@ -106,8 +106,9 @@ def _map(given: list[Any]) -> LoweredMap:
     strides, interleave, swizzle, promotion, fill]."""
     function, dtype, rank = str(given[0]).strip('"'), int(given[2]), int(given[3])
     if function != "__tvm_tensormap_create_tiled" or len(given) != 5 + 4 * rank + 4 or dtype not in _MAP_DTYPES:
-        raise Dsv41cError("DSV41C-E0302", "tensor map of TileLang", found=f"{function} of data type {dtype}, rank {rank}",
-                          needed="a tiled map of integers, bfloat16, float32 or float64", do="copy without a tensor map")
+        raise Dsv41cError("DSV41C-E0302", "tensor map of TileLang", do="copy without a tensor map",
+                          found=f"{function} of data type {dtype}, rank {rank}",
+                          needed="a tiled map of integers, bfloat16, float32 or float64")
     sizes, strides, box, steps = (tuple(given[5 + i * rank : 5 + (i + 1) * rank]) for i in range(4))
     modes = [int(mode) for mode in given[5 + 4 * rank :]]
     return LoweredMap(

@@ -366,7 +366,7 @@ EXPORT Result cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned 
                              unsigned bz, unsigned shared, void* stream, void** parameters, void**) {
   if (const Result result = begin("cuLaunchKernel")) return result;
   const auto* kernel = static_cast<Kernel*>(function);
-  Node node{kernel, {gx, gy, gz}, {bx, by, bz}, shared, read_values(*kernel, parameters), {}};
+  Node node{kernel, {gx, gy, gz}, {bx, by, bz}, shared, read_values(*kernel, parameters), {}, {}};
   return shape_fits(node) ? start(stream, std::move(node)) : INVALID_VALUE;
 }
 
@@ -380,7 +380,7 @@ EXPORT Result cuGraphDestroy(void* graph) {
 EXPORT Result cuGraphAddKernelNode_v2(void** handle, void* graph, void* const* sources, size_t count,
                                       const KernelNodeParams* given) {
   if (const Result result = begin("cuGraphAddKernelNode")) return result;
-  Node node{given->function, {}, {}, given->shared, read_values(*given->function, given->parameters), {}};
+  Node node{given->function, {}, {}, given->shared, read_values(*given->function, given->parameters), {}, {}};
   std::copy_n(given->grid, 3, node.grid);
   std::copy_n(given->block, 3, node.block);
   if (!shape_fits(node)) return INVALID_VALUE;

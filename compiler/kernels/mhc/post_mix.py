@@ -10,7 +10,7 @@ blocks of a tile read neighbouring pieces at the same time, and R' is stored as 
 20 us.
 
 With `maps` the mix weights of a piece come through a tensor map: one thread starts the copy once the product before has
-read its operand, and it runs beside the loads and sums of the piece. To be measured against the first form.
+read its operand, and it runs beside the sums of the piece. It spills 280 bytes; not measured yet.
 
 The same launch in CUDA C++, with R' going from registers straight into mma.sync and the weights resident in shared
 memory, was right but slower on an H200: 87 against 73 us at 2048 rows, 305 against 269 us at 8192.
@@ -90,7 +90,7 @@ def build(hidden: int, maps: int = 0, threads: int = 256, blocks_per_sm: int = 2
                         for v in T.vectorized(VECTOR):
                             held[(p * STREAMS + s) * VECTOR + v] = streams[
                                 T.min(row0 + p * step + sub, rows - 1), s, column + v]
-                if maps:
+                if maps:  # rows behind the 48 come as zeros
                     T.tma_copy(weights[chunk, 0:64, :], right, barrier=arrived)
                     T.barrier_arrive(arrived)
                 else:

@@ -94,7 +94,8 @@ class Parameters {
       for (const Expr& each : expressions) result.push_back(static_cast<uint64_t>(evaluate(each, symbols_)));
       return result;
     };
-    const std::vector<uint64_t> sizes = evaluated(recipe.sizes), strides = evaluated(recipe.strides);
+    std::vector<uint64_t> sizes = evaluated(recipe.sizes), strides = evaluated(recipe.strides);
+    strides.push_back(0);  // not read: one dimension has no stride, and the pointer is not null
     const std::vector<uint32_t> box(recipe.box.begin(), recipe.box.end());
     const std::vector<uint32_t> steps(recipe.element_strides.begin(), recipe.element_strides.end());
     TensorMap& map = call_.maps.emplace_back();

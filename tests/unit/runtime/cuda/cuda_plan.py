@@ -64,6 +64,7 @@ class CudaPlan:
     kernels: list[tuple[str, Sequence[Part] | s.CompositeBody, s.Expr]] = field(default_factory=list)
     steps: list[s.Step] = field(default_factory=list)
     launches: list[s.Launch] = field(default_factory=list)
+    image: bytes | None = None  # of a real device; else the fake driver's
 
     def value(self, name: str, dtype: str, sizes: tuple[s.Expr, ...], storage: s.Storage,
               strides: tuple[s.Expr, ...] | None = None) -> int:
@@ -117,6 +118,8 @@ class CudaPlan:
         self.steps.append(s.Break(break_op, "as the test wishes", launches) if break_op else s.Segment(launches))
 
     def cubin(self) -> bytes:
+        if self.image is not None:
+            return self.image
         lines = [part.line for _, body, _ in self.kernels if not isinstance(body, s.CompositeBody)
                  for part in body if isinstance(part, Start)]
         return "\n".join(dict.fromkeys(lines)).encode() + b"\0"
@@ -158,10 +161,11 @@ def plus_one() -> s.CompositeBody:
 
 
 def toy(
-    with_fallback: bool = False, target: str = "sm_90a", big_shared: int = 0, scratch: int = 0
+    with_fallback: bool = False, target: str = "sm_90a", big_shared: int = 0, scratch: int = 0, more_arena: int = 0,
+    image: bytes | None = None,
 ) -> tuple[CudaPlan, s.Plan]:
     """logits[r] = (3 * token, plus 1 with a fallback) * weight; `counter` counts runs."""
-    p = CudaPlan(target)
+    p = CudaPlan(target, arena=more_arena, image=image)
     upload, x, y, z = p.port("upload", "int32", 5), p.buffer("x"), p.buffer("y"), p.buffer("z")
     p.launch("row_table", Start("test_rows", (*tensors(0, 1, 2, 3), ROWS_INT, s.Int32Param(PAGES_PER_SLOT),
                                               s.Int32Param(BLOCK))),
@@ -180,10 +184,10 @@ def toy(
     return p, p.plan(upload, logits)
 
 
-def transferred() -> tuple[CudaPlan, s.Plan]:
+def transferred(target: str = "sm_90a", image: bytes | None = None) -> tuple[CudaPlan, s.Plan]:
     """logits[r] = token * weight for the first half of the rows, 0 behind: copied to the scratch and back over what a
     memset left, then read through a tensor map that ends halfway."""
-    p = CudaPlan()
+    p = CudaPlan(target, image=image)
     upload, x, y, z = p.port("upload", "int32", 5), p.buffer("x"), p.buffer("y"), p.buffer("z")
     row = s.Binary("*", 4, "rows")
     p.launch("row_table", Start("test_rows", (*tensors(0, 1, 2, 3), ROWS_INT, s.Int32Param(PAGES_PER_SLOT),
