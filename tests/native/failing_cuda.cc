@@ -1,5 +1,5 @@
-// In front of a CUDA driver: counts the calls that allocate or create, and fails the n-th. All other functions are found
-// in the driver behind it, which this library is linked to by its name.
+// In front of a CUDA driver: counts the calls that allocate or create, and fails the n-th. All other functions are
+// found in the driver behind it, which this library is linked to by its name.
 #include <dlfcn.h>
 
 #include <cstddef>

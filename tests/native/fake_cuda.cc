@@ -72,8 +72,12 @@ std::vector<uint64_t> read_values(const Kernel& kernel, void** parameters) {
 }
 
 Json node_json(const Node& node) {
-  return {{"symbol", node.kernel ? node.kernel->symbol : node.transfer}, {"grid", node.grid},     {"block", node.block},
-          {"shared", node.shared},         {"values", node.values}, {"sources", node.sources}};
+  return {{"symbol", node.kernel ? node.kernel->symbol : node.transfer},
+          {"grid", node.grid},
+          {"block", node.block},
+          {"shared", node.shared},
+          {"values", node.values},
+          {"sources", node.sources}};
 }
 
 // Among the nodes that may run, always the youngest: an edge that is missing changes what comes out.
@@ -414,8 +418,9 @@ EXPORT Result cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* a
                                      int interleave, int swizzle, int promotion, int fill) {
   if (const Result result = begin("cuTensorMapEncodeTiled")) return result;
   if (reinterpret_cast<uintptr_t>(map) % 64 != 0 || rank < 1 || rank > 5) return INVALID_VALUE;
-  EncodedMap encoded{type,          interleave, swizzle, promotion, fill, reinterpret_cast<uint64_t>(address),
-                     {sizes, sizes + rank},     {},      {},        {}};
+  EncodedMap encoded{
+      type, interleave, swizzle, promotion, fill, reinterpret_cast<uint64_t>(address), {sizes, sizes + rank},
+      {},   {},         {}};
   encoded.strides.assign(strides, strides + rank - 1);
   encoded.box.assign(box, box + rank), encoded.steps.assign(steps, steps + rank);
   if (!map_fits(encoded, rank)) return INVALID_VALUE;

@@ -69,8 +69,9 @@ EXPORT const char* fake_cuda_report() {
                     {"box", m.box},
                     {"steps", m.steps},
                     {"modes", {m.interleave, m.swizzle, m.promotion, m.fill}}});
-  text = Json{{"maps", maps}, {"calls", w.calls}, {"live", live},           {"retained", w.retained},     {"depth", w.contexts.size()},
-              {"log", w.log},     {"executed", w.executed}, {"violations", w.violations}, {"graphs", graphs}}
+  text = Json{{"maps", maps},           {"calls", w.calls},           {"live", live},
+              {"retained", w.retained}, {"depth", w.contexts.size()}, {"log", w.log},
+              {"executed", w.executed}, {"violations", w.violations}, {"graphs", graphs}}
              .dump();
   return text.c_str();
 }
