@@ -27,7 +27,7 @@ $(VENV)/.tools: Makefile
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.tools pyproject.toml $(CPP_SOURCES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[test,lint,kernels]'
 	touch $@
 
 demo: install
@@ -76,9 +76,9 @@ format: install
 	$(BIN)/ruff check --fix --exit-zero .
 	$(BIN)/clang-format -i $(FORMATTED)
 
-# On a box with nvcc and no GPU: every cubin that gpu-check wants, and a warm kernel cache, under build/gpu.
+# On a box with nvcc and no GPU: every cubin that gpu-check wants, a warm kernel cache and pytest, under build/gpu.
 gpu-artifacts: install
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[kernels]' --no-build-isolation
+	$(BIN)/python tools/gen/gpu_site.py
 	$(BIN)/python tools/gen/gpu_artifacts.py
 	$(BIN)/python tools/bench/gpu_ops.py build
 	DSV41C_CACHE_DIR=build/gpu/cache $(BIN)/python tools/bench/gpu_executor.py --compile-only

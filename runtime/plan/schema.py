@@ -41,12 +41,17 @@ from dsv41c.runtime.plan.bodies import (
 )
 from dsv41c.runtime.plan.cuda_bodies import (
     CudaBody,
+    CudaCopy,
     CudaLaunch,
+    CudaMemset,
+    CudaNode,
     CudaParam,
     FloatParam,
     Int32Param,
     Int64Param,
+    Pointer,
     ScratchParam,
+    TensorMapParam,
     TensorParam,
 )
 from dsv41c.runtime.plan.expr import Binary, Expr
@@ -57,14 +62,24 @@ from dsv41c.runtime.plan.format import (
     FEATURES,
     FLOW_REQUIREMENTS,
     FORMAT_VERSION,
+    INTERLEAVES,
+    L2_PROMOTIONS,
     MAX_BLOCK_THREADS,
+    MAX_BOX,
     MAX_BYTES,
+    MAX_COPY_BYTES,
     MAX_DIMS,
+    MAX_ELEMENT_STRIDE,
     MAX_GRID,
+    MAX_MAP_DIMS,
+    MAX_MAP_SIZE,
+    MAX_MAP_STRIDE,
     MAX_SHARED_BYTES,
+    OOB_FILLS,
     PAD_RULES,
     PLAN_VERSION,
     ROWS,
+    SWIZZLES,
     TARGETS,
     Dtype,
     Tag,
@@ -81,6 +96,9 @@ __all__ = [
     "ScratchParam", "Segment", "SequenceBody", "SequenceLocal", "State", "StateStorage", "Step", "Storage",
     "StringTag", "Symbol", "TARGETS", "Tag", "TempLocal", "TensorListTag", "TensorParam", "TensorTag",
     "Value", "ViewLocal", "ViewStorage", "Weight", "WeightStorage",
+    "CudaCopy", "CudaMemset", "CudaNode", "INTERLEAVES", "L2_PROMOTIONS", "MAX_BOX", "MAX_COPY_BYTES",
+    "MAX_ELEMENT_STRIDE", "MAX_MAP_DIMS", "MAX_MAP_SIZE", "MAX_MAP_STRIDE", "OOB_FILLS", "Pointer", "SWIZZLES",
+    "TensorMapParam",
 ]
 
 # --- methods ---------------------------------------------

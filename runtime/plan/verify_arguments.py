@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.schema import Absent, Argument, InOut, Out
-from dsv41c.runtime.plan.verify_geometry import broken, check_index
+from dsv41c.runtime.plan.verify_geometry import Range, broken, check_index
 
 
 @dataclass
 class KernelFacts:
-    """What launches of the kernel must respect. `arguments`: index to dtype; `span_bytes`: (rows, index).
+    """What launches of the kernel must respect. `arguments`: index to dtype; `span_bytes`: (rows, index);
+    `alignments`: index to the bytes that the argument's begin is a multiple of.
 
     A body without locals says nothing about its arguments: `has_locals` is false and the sets stay empty.
     """
@@ -20,6 +21,7 @@ class KernelFacts:
     has_locals: bool
     scratch_bytes: dict[int, int] = field(default_factory=dict)
     arguments: dict[int, str] = field(default_factory=dict)
+    alignments: dict[int, int] = field(default_factory=dict)
     span_bytes: dict[tuple[int, int], int] = field(default_factory=dict)
     written: set[int] = field(default_factory=set)
     read_first: set[int] = field(default_factory=set)
@@ -27,16 +29,19 @@ class KernelFacts:
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor that is given: its dtype, and its bytes at each number of rows that is checked."""
+    """A tensor that is given: its dtype, and its bytes at each number of rows that is checked.
+
+    Those of a local that is an argument of a sequence count from the argument's begin.
+    """
 
     dtype: str
-    num_bytes: Mapping[int, int]
+    ranges: Mapping[int, Range]
 
 
 def check_arguments(
     tensors: Sequence[Argument], facts: KernelFacts, operand: Callable[[int], Operand], symbol: str, where: str
 ) -> None:
-    """A body with locals finds the tensors that it uses, large enough, and writable where it writes.
+    """A body with locals finds the tensors that it uses, large enough, aligned, and writable where it writes.
 
     `operand(value)` describes the tensor behind an argument; `symbol` is what the numbers of rows are of.
     """
@@ -48,10 +53,11 @@ def check_arguments(
         given = operand(argument.value)
         if given.dtype != dtype:
             raise broken("argument of the wrong dtype", where, f"argument {index} {given.dtype}", dtype)
-        for rows, size in given.num_bytes.items():
-            if facts.span_bytes[rows, index] > size:
-                raise broken("argument is too small", where, f"argument {index}, {size} bytes",
+        for rows, found in given.ranges.items():
+            if facts.span_bytes[rows, index] > found.end - found.begin:
+                raise broken("argument is too small", where, f"argument {index}, {found.end - found.begin} bytes",
                              f"{facts.span_bytes[rows, index]} bytes at {symbol} = {rows}")
+        _check_alignment(index, given, facts, where)
         if index in facts.written and not isinstance(argument, (Out, InOut)):
             raise broken("body writes an input", where, f"argument {index}", "out or inout")
         if isinstance(argument, Out) and (index not in facts.written or index in facts.read_first):
@@ -59,6 +65,15 @@ def check_arguments(
     for index, argument in enumerate(tensors):
         if facts.has_locals and isinstance(argument, Out) and index not in facts.arguments:
             raise _not_written(index, where)
+
+
+def _check_alignment(index: int, given: Operand, facts: KernelFacts, where: str) -> None:
+    """A tensor map in a part looks into the argument."""
+    unit = facts.alignments.get(index, 1)
+    for found in given.ranges.values():
+        if found.begin % unit:
+            raise broken("tensor map is not aligned", where, f"argument {index} at byte {found.begin}",
+                         f"a multiple of {unit}")
 
 
 def _not_written(index: int, where: str) -> Dsv41cError:

@@ -19,7 +19,7 @@ from dsv41c.runtime.plan.schema import (
     WeightStorage,
 )
 from dsv41c.runtime.plan.verify_arguments import KernelFacts, Operand, check_arguments
-from dsv41c.runtime.plan.verify_cuda import check_cuda_arguments
+from dsv41c.runtime.plan.verify_cuda_arguments import CudaArgumentRules
 from dsv41c.runtime.plan.verify_dataflow import launches_of
 from dsv41c.runtime.plan.verify_geometry import broken, check_index, launch_place, value_place
 from dsv41c.runtime.plan.verify_values import Placed, points_of
@@ -41,13 +41,11 @@ def check_launches(
         check_arguments(launch.tensors, kernels[launch.kernel], operand, symbol.name, where)
         body = plan.kernels[launch.kernel].body
         if isinstance(body, CudaBody):
-            outs = [i for i, argument in enumerate(launch.tensors) if isinstance(argument, Out)]
-            check_cuda_arguments(body, len(launch.tensors), outs, where)
+            CudaArgumentRules(launch.tensors, operand, symbol.name, where).check(body)
 
 
 def _operand(method: Method, points: Sequence[int], placed: Sequence[Placed], value: int) -> Operand:
-    ranges = placed[value].ranges
-    return Operand(method.values[value].dtype, {rows: ranges[rows].end - ranges[rows].begin for rows in points})
+    return Operand(method.values[value].dtype, {rows: placed[value].ranges[rows] for rows in points})
 
 
 def _check_scratch(

@@ -20,7 +20,7 @@ from dsv41c.runtime.plan.schema import (
     TempLocal,
 )
 from dsv41c.runtime.plan.verify_arguments import KernelFacts, Operand, check_arguments
-from dsv41c.runtime.plan.verify_cuda import check_cuda_arguments
+from dsv41c.runtime.plan.verify_cuda_arguments import CudaArgumentRules
 from dsv41c.runtime.plan.verify_geometry import (
     Range,
     broken,
@@ -32,6 +32,7 @@ from dsv41c.runtime.plan.verify_geometry import (
 )
 from dsv41c.runtime.plan.verify_lifetimes import Lifetime, check_disjoint_lives
 from dsv41c.runtime.plan.verify_locals import PlacedLocal, note_argument, place_local
+from dsv41c.runtime.plan.verify_tensor_map import map_alignments
 
 
 class SequenceRules:
@@ -89,14 +90,22 @@ class SequenceRules:
         self._check_overlaps(part, where)
         check_arguments(part.tensors, self._known[part.kernel], self._operand, ROWS, where)
         if isinstance(kernel.body, CudaBody):
-            outs = [i for i, argument in enumerate(part.tensors) if isinstance(argument, Out)]
-            check_cuda_arguments(kernel.body, len(part.tensors), outs, where)
+            CudaArgumentRules(part.tensors, self._operand, ROWS, where).check(kernel.body)
+            self._note_alignments(kernel.body, part)
         self._read_and_write(part, where)
         self._note_lives(number, part, scratch, where)
 
     def _operand(self, local: int) -> Operand:
-        bytes_ = self._placed[local].bytes
-        return Operand(self._body.locals[local].dtype, {self._rows: bytes_.end - bytes_.begin})
+        return Operand(self._body.locals[local].dtype, {self._rows: self._placed[local].bytes})
+
+    def _note_alignments(self, body: CudaBody, part: Part) -> None:
+        """Where an argument lies is known at the launch only: it must begin as its strictest tensor map needs."""
+        for index, unit in map_alignments(body):
+            argument = part.tensors[index]
+            assert not isinstance(argument, Absent)
+            root = self._body.locals[self._placed[argument.value].root]
+            if isinstance(root, ArgLocal):
+                self._facts.alignments[root.index] = max(unit, self._facts.alignments.get(root.index, 1))
 
     def _scratch(self, part: Part, symbols: Mapping[str, int], where: str) -> Range:
         offset = evaluate_extent(part.scratch, symbols, where)

@@ -44,8 +44,10 @@ def test_the_structure_does_not_depend_on_the_target(tiny_checkpoint: Path, sm_9
 @pytest.mark.nvcc
 def test_tiny_for_sm_90a_needs_nothing_but_its_cubins(sm_90a: Path) -> None:
     plan = codec.decode((sm_90a / "plan.json").read_bytes())
-    assert (plan.target, plan.required_features) == ("sm_90a", ("cuda_cubin",))
-    named = {launch.cubin for k in plan.kernels if isinstance(k.body, schema.CudaBody) for launch in k.body.launches}
+    assert (plan.target, plan.required_features) == ("sm_90a", ("cuda_cubin", "kernel_sequences"))
+    nodes = [node for k in plan.kernels if isinstance(k.body, schema.CudaBody) for node in k.body.launches]
+    named = {node.cubin for node in nodes if isinstance(node, schema.CudaLaunch)}
+    assert {type(node) for node in nodes} == {schema.CudaLaunch, schema.CudaCopy, schema.CudaMemset}
     files = {p.stem: p.read_bytes() for p in (sm_90a / "kernels").iterdir()}
     assert named == set(files)
     for digest, content in files.items():
@@ -59,6 +61,6 @@ def test_an_op_left_to_aten_keeps_its_composite(tiny_checkpoint: Path, tmp_path:
     monkeypatch.setenv("DSV41C_CACHE_DIR", str(tmp_path / "cache"))
     ops = ("rms_norm", "rotary")
     plan = compiled(tiny_checkpoint, tmp_path / "art", target="sm_100a", fallback=ops)
-    assert plan.required_features == ("aten_composites", "cuda_cubin")
+    assert plan.required_features == ("aten_composites", "cuda_cubin", "kernel_sequences")
     left = {k.op.removeprefix("dsv41c::") for k in plan.kernels if isinstance(k.body, schema.CompositeBody)}
     assert left == set(ops)

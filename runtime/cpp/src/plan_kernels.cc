@@ -136,6 +136,40 @@ int check_attributes(const json& node, const Path& path) {
   return 0;
 }
 
+// A tensor or a place in the scratch.
+Param read_pointer(const json& node, const Path& path) {
+  static_assert(plan_format::PARAM_NAMES[0] == "tensor" && plan_format::PARAM_NAMES[1] == "scratch");
+  const Case found = read_keyed(node, path, std::span(plan_format::PARAM_NAMES).first(2));
+  Param pointer;
+  pointer.kind = static_cast<ParamKind>(found.index);
+  if (pointer.kind == ParamKind::tensor) pointer.tensor = read_integer(found.node, found.path);
+  if (pointer.kind == ParamKind::scratch) pointer.value = parse_expr(found.node, found.path);
+  return pointer;
+}
+
+Param read_tensor_map(const json& node, const Path& path) {
+  ObjectReader reader(node, path, keys::TensorMapParam);
+  Param param = reader.read("tensor", read_pointer);
+  TensorMapRecipe& map = param.map;
+  map.is_scratch = param.kind == ParamKind::scratch;
+  param.kind = ParamKind::tensor_map;
+  map.dtype = reader.dtype("dtype");
+  map.sizes = reader.read("sizes", read_expressions);
+  map.strides = reader.read("strides", read_expressions);
+  map.box = reader.integers("box");
+  map.element_strides = reader.integers("element_strides");
+  const auto choice = [&](std::string_view key, std::span<const std::string_view> names) {
+    return static_cast<int32_t>(
+        reader.read(key, [&](const json& n, const Path& p) { return read_choice(n, p, key, names); }));
+  };
+  map.interleave = choice("interleave", plan_format::INTERLEAVES);
+  map.swizzle = choice("swizzle", plan_format::SWIZZLES);
+  map.l2_promotion = choice("l2_promotion", plan_format::L2_PROMOTIONS);
+  map.oob_fill = choice("oob_fill", plan_format::OOB_FILLS);
+  reader.done();
+  return param;
+}
+
 Param read_param(const json& node, const Path& path) {
   const Case found = read_keyed(node, path, plan_format::PARAM_NAMES);
   Param param;
@@ -148,6 +182,8 @@ Param read_param(const json& node, const Path& path) {
       check_hex_float(found.node, found.path);
       param.number = std::strtof(found.node.get_ref<const std::string&>().c_str(), nullptr);
       break;
+    case ParamKind::tensor_map:
+      return read_tensor_map(found.node, found.path);
     default:
       param.value = parse_expr(found.node, found.path);
       break;
@@ -155,8 +191,27 @@ Param read_param(const json& node, const Path& path) {
   return param;
 }
 
-CudaLaunch read_cuda_launch(const json& node, const Path& path) {
-  ObjectReader reader(node, path, keys::CudaLaunch);
+CudaLaunch read_transfer(NodeKind kind, const json& node, const Path& path) {
+  const bool is_copy = kind == NodeKind::copy;
+  using Keys = std::span<const std::string_view>;
+  ObjectReader reader(node, path, is_copy ? Keys(keys::CudaCopy) : Keys(keys::CudaMemset));
+  CudaLaunch transfer;
+  transfer.kind = kind;
+  transfer.target = reader.read("target", read_pointer);
+  if (is_copy)
+    transfer.source = reader.read("source", read_pointer);
+  else
+    transfer.value = reader.integer("value");
+  transfer.bytes = reader.read("bytes", read_expression);
+  reader.done();
+  return transfer;
+}
+
+CudaLaunch read_cuda_launch(const json& outer, const Path& outer_path) {
+  const Case found = read_keyed(outer, outer_path, plan_format::NODE_NAMES);
+  const auto kind = static_cast<NodeKind>(found.index);
+  if (kind != NodeKind::kernel) return read_transfer(kind, found.node, found.path);
+  ObjectReader reader(found.node, found.path, keys::CudaLaunch);
   CudaLaunch launch;
   launch.cubin = reader.string("cubin");
   launch.symbol = reader.string("symbol");

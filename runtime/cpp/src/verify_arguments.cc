@@ -10,6 +10,17 @@ namespace {
          "a body that writes it before reading");
 }
 
+// A tensor map in a part looks into the argument.
+void check_alignment(int64_t index, const Operand& given, const KernelFacts& facts, const Where& where) {
+  const auto unit = facts.alignments.find(index);
+  if (unit == facts.alignments.end()) return;
+  for (const Range& range : given.ranges)
+    if (range.begin % unit->second != 0)
+      broken("tensor map is not aligned", where,
+             "argument " + std::to_string(index) + " at byte " + std::to_string(range.begin),
+             "a multiple of " + std::to_string(unit->second));
+}
+
 }  // namespace
 
 void check_arguments(const std::vector<Argument>& tensors, const KernelFacts& facts, const std::vector<int64_t>& points,
@@ -25,9 +36,10 @@ void check_arguments(const std::vector<Argument>& tensors, const KernelFacts& fa
       broken("argument of the wrong dtype", where, found + " " + std::string(dtype_name(given.dtype)),
              std::string(dtype_name(dtype)));
     for (size_t i = 0; i < points.size(); ++i)
-      if (const int64_t needed = facts.span_bytes.at({points[i], index}); needed > given.bytes[i])
-        broken("argument is too small", where, found + ", " + std::to_string(given.bytes[i]) + " bytes",
+      if (const int64_t needed = facts.span_bytes.at({points[i], index}), size = given.ranges[i].size(); needed > size)
+        broken("argument is too small", where, found + ", " + std::to_string(size) + " bytes",
                std::to_string(needed) + " bytes at " + symbol + " = " + std::to_string(points[i]));
+    check_alignment(index, given, facts, where);
     const bool written = facts.written.contains(index);
     if (written && !writes(argument)) broken("body writes an input", where, found, "out or inout");
     if (argument.kind == ArgumentKind::out && (!written || facts.read_first.contains(index))) not_written(index, where);

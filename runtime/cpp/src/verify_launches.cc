@@ -47,11 +47,7 @@ class LaunchRules {
         if (values[i].second || values[j].second) check_apart(values[i].first, values[j].first);
   }
 
-  Operand operand(int64_t value) const {
-    Operand result{method_.values[value].dtype, {}};
-    for (const Range& range : placed_[value].ranges) result.bytes.push_back(range.size());
-    return result;
-  }
+  Operand operand(int64_t value) const { return {method_.values[value].dtype, placed_[value].ranges}; }
 
  private:
   void check_apart(int64_t left, int64_t right) const {
@@ -92,7 +88,8 @@ void check_launches(const Plan& plan, const Method& method, const Symbol& symbol
     const Kernel& kernel = plan.kernels[launch.kernel];
     const auto operand = [&](int64_t value) { return rules.operand(value); };
     check_arguments(launch.tensors, kernels[launch.kernel], points, symbol.name, operand, where);
-    if (kernel.kind == BodyKind::cuda) check_cuda_arguments(kernel, launch.tensors, where);
+    if (kernel.kind == BodyKind::cuda)
+      check_cuda_arguments(kernel, launch.tensors, points, symbol.name, operand, where);
   });
 }
 

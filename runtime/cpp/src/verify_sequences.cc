@@ -1,4 +1,6 @@
 // Rules of sequence bodies: each part is checked as a launch is, on locals in place of values.
+#include <algorithm>
+
 #include "verify_rules.h"
 
 namespace dsv41c::verifier {
@@ -69,13 +71,26 @@ class SequenceRules {
       if (argument.kind != ArgumentKind::none) check_index(argument.value, kernel_.locals.size(), "local", where);
     const Range scratch = scratch_of(part, where);
     check_overlaps(part, where);
-    const auto operand = [&](int64_t local) {
-      return Operand{kernel_.locals[local].dtype, {placed_[local].bytes.size()}};
-    };
+    const auto operand = [&](int64_t local) { return Operand{kernel_.locals[local].dtype, {placed_[local].bytes}}; };
     check_arguments(part.tensors, known_[part.kernel], {rows_}, std::string(plan_format::ROWS), operand, where);
-    if (kernel.kind == BodyKind::cuda) check_cuda_arguments(kernel, part.tensors, where);
+    if (kernel.kind == BodyKind::cuda) {
+      check_cuda_arguments(kernel, part.tensors, {rows_}, std::string(plan_format::ROWS), operand, where);
+      note_alignments(kernel, part);
+    }
     read_and_write(part, where);
     note_lives(part, scratch, number);
+  }
+
+  // Where an argument lies is known at the launch only: it must begin as its strictest tensor map needs.
+  void note_alignments(const Kernel& kernel, const Part& part) {
+    for (const CudaLaunch& node : kernel.launches)
+      for (const Param& param : node.params) {
+        if (param.kind != ParamKind::tensor_map || !param.is_tensor()) continue;
+        const Local& root = kernel_.locals[placed_[part.tensors[param.tensor].value].root];
+        if (root.kind != LocalKind::arg) continue;
+        int64_t& alignment = facts_.alignments[root.index];
+        alignment = std::max(alignment, map_alignment(param.map));
+      }
   }
 
   Range scratch_of(const Part& part, const Where& where) const {

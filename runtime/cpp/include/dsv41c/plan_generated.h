@@ -14,7 +14,13 @@ inline constexpr int64_t ALIGNMENT = 64;
 inline constexpr int64_t MAX_DIMS = 6;
 inline constexpr int64_t MAX_BYTES = 1152921504606846976;
 inline constexpr int64_t MAX_BLOCK_THREADS = 1024;
+inline constexpr int64_t MAX_COPY_BYTES = 2147483647;
 inline constexpr int64_t MAX_SHARED_BYTES = 232448;
+inline constexpr int64_t MAX_MAP_DIMS = 5;
+inline constexpr int64_t MAX_MAP_SIZE = 4294967296;
+inline constexpr int64_t MAX_MAP_STRIDE = 1099511627775;
+inline constexpr int64_t MAX_BOX = 256;
+inline constexpr int64_t MAX_ELEMENT_STRIDE = 8;
 inline constexpr int64_t MAX_GRID[] = {2147483647, 65535, 65535};
 inline constexpr int64_t MAX_EXPRESSION_DEPTH = 64;
 inline constexpr std::string_view ROWS = "rows";
@@ -24,6 +30,10 @@ inline constexpr std::string_view FEATURES[] = {"aten_composites", "cuda_cubin",
 inline constexpr std::string_view TARGETS[] = {"cpu", "sm_90a", "sm_100a"};
 inline constexpr std::string_view AXES[] = {"rows", "kept_rows", "output_rows"};
 inline constexpr std::string_view FLOW_REQUIREMENTS[] = {"all_rows_output", "nothing"};
+inline constexpr std::string_view INTERLEAVES[] = {"none", "16b", "32b"};
+inline constexpr std::string_view SWIZZLES[] = {"none", "32b", "64b", "128b"};
+inline constexpr std::string_view L2_PROMOTIONS[] = {"none", "64b", "128b", "256b"};
+inline constexpr std::string_view OOB_FILLS[] = {"zero", "nan"};
 
 struct Dtype {
   std::string_view name;
@@ -71,8 +81,11 @@ inline constexpr std::string_view STEP_NAMES[] = {"segment", "break"};
 enum class BodyKind : int32_t { native, composite, cuda, sequence };
 inline constexpr std::string_view BODY_NAMES[] = {"native", "composite", "cuda", "sequence"};
 
-enum class ParamKind : int32_t { tensor, scratch, int32, int64, float_ };
-inline constexpr std::string_view PARAM_NAMES[] = {"tensor", "scratch", "int32", "int64", "float"};
+enum class NodeKind : int32_t { kernel, copy, memset };
+inline constexpr std::string_view NODE_NAMES[] = {"kernel", "copy", "memset"};
+
+enum class ParamKind : int32_t { tensor, scratch, int32, int64, float_, tensor_map };
+inline constexpr std::string_view PARAM_NAMES[] = {"tensor", "scratch", "int32", "int64", "float", "tensor_map"};
 
 enum class LocalKind : int32_t { arg, temp, view, constant };
 inline constexpr std::string_view LOCAL_NAMES[] = {"arg", "temp", "view", "constant"};
@@ -111,6 +124,9 @@ inline constexpr std::string_view Value[] = {"name", "dtype", "sizes", "strides"
 inline constexpr std::string_view ViewLocal[] = {"of", "dtype", "sizes", "strides", "offset"};
 inline constexpr std::string_view ViewStorage[] = {"of", "offset"};
 inline constexpr std::string_view Weight[] = {"name", "dtype", "sizes"};
+inline constexpr std::string_view CudaCopy[] = {"target", "source", "bytes"};
+inline constexpr std::string_view CudaMemset[] = {"target", "value", "bytes"};
+inline constexpr std::string_view TensorMapParam[] = {"tensor", "dtype", "sizes", "strides", "box", "element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill"};
 }  // namespace keys
 
 struct ErrorCode {

@@ -70,7 +70,7 @@ void CudaBoundMethod::add_calls(Pending& pending) {
     const std::span<KernelCall> run = std::span(calls).subspan(begin, std::min(most, calls.size() - begin));
     Stretch stretch;
     if (pending.mode == LaunchMode::graphs)
-      stretch.graph = LaunchGraph::build(engine_.driver(), run, pending.stats);
+      stretch.graph = LaunchGraph::build(engine_.context, run, pending.stats);
     else if (pending.mode == LaunchMode::captured)
       stretch.graph = LaunchGraph::capture(engine_.driver(), run, engine_.stream, pending.stats);
     else

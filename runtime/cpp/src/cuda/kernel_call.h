@@ -1,4 +1,5 @@
-// One start of a kernel with everything fixed: function, launch shape, parameters, and the bytes that it touches.
+// One node with everything fixed: a kernel with its launch shape and parameters, a copy or a memset, and the bytes
+// that it touches.
 #pragma once
 
 #include <string>
@@ -19,13 +20,21 @@ struct Access {
 };
 
 struct KernelCall {
-  KernelNodeParams shape{};      // without the pointers to the parameters
-  std::vector<uint64_t> values;  // parameter i in the low bytes of values[i]
-  std::vector<Access> accesses;  // weights left out: nothing writes them
+  NodeKind kind = NodeKind::kernel;
+  KernelNodeParams shape{};      // kernel: without the pointers to the parameters
+  std::vector<uint64_t> values;  // kernel: parameter i in the low bytes of values[i], unless it is a tensor map
+  std::vector<TensorMap> maps;   // kernel: those of parameters map_parameters, in order
+  std::vector<size_t> map_parameters;
+  Address target = 0, source = 0;  // copy, memset (target only)
+  int64_t bytes = 0;               // copy, memset
+  uint8_t value = 0;               // memset
+  std::vector<Access> accesses;    // weights left out: nothing writes them
   LaunchPlace place;
 
-  // Shape with pointers into `pointers`, which point into values.
+  // Shape with pointers into `pointers`, which point into values and maps.
   KernelNodeParams parameters(std::vector<void*>& pointers);
+  CopyParams copy_params() const;
+  MemsetParams memset_params() const;
 };
 
 // Where a tensor lies on the device.
