@@ -61,6 +61,6 @@ def test_an_op_left_to_aten_keeps_its_composite(tiny_checkpoint: Path, tmp_path:
     monkeypatch.setenv("DSV41C_CACHE_DIR", str(tmp_path / "cache"))
     ops = ("rms_norm", "rotary")
     plan = compiled(tiny_checkpoint, tmp_path / "art", target="sm_100a", fallback=ops)
-    assert plan.required_features == ("aten_composites", "cuda_cubin")
+    assert plan.required_features == ("aten_composites", "cuda_cubin", "kernel_sequences")
     left = {k.op.removeprefix("dsv41c::") for k in plan.kernels if isinstance(k.body, schema.CompositeBody)}
     assert left == set(ops)

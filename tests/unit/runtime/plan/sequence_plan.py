@@ -81,12 +81,12 @@ def cuda_part(doc: Any) -> None:
     """Kernel `mix` as a cubin that has a parameter for the first tensor only; the target does not matter yet."""
     doc["target"] = "sm_90a"
     doc["required_features"] = ["aten_composites", "cuda_cubin", "kernel_sequences"]
-    body = {"kind": "cuda", "launches": [{
+    body = {"kind": "cuda", "launches": [{"kernel": {
         "cubin": "0" * 64, "symbol": "mix", "params": [{"tensor": 0}], "grid": [1, 1, 1], "block": [1, 1, 1],
-        "shared_bytes": 0}]}
+        "shared_bytes": 0}}]}
     for kernel in (MIX, TAKE):
         doc["kernels"][kernel]["body"] = json.loads(json.dumps(body))
-    doc["kernels"][MIX]["body"]["launches"][0]["params"] = [{"tensor": 0}]
+    doc["kernels"][MIX]["body"]["launches"][0]["kernel"]["params"] = [{"tensor": 0}]
     for method in doc["methods"]:  # plain launches pass all of theirs
         for step in method["steps"]:
             for each in next(iter(step.values()))["launches"]:
