@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from dsv41c.compiler.checkpoint.make import make_checkpoint
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.driver import capture_program
 from dsv41c.compiler.model.state import state_specs
@@ -21,6 +20,7 @@ from dsv41c.compiler.program_text.printer import print_program
 from dsv41c.compiler.weights import weight_recipes, weight_shapes
 from dsv41c.passes.base import Pass, Stage
 from dsv41c.runtime.plan.errors import Dsv41cError
+from tests.passes.four_layers import write_four_layers
 from tests.passes.fuse.draft_programs import DraftProgram
 
 ORDERS = 50
@@ -93,7 +93,7 @@ def test_one_pass_twice_is_an_error() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_checkpoint("tiny", tmp_path_factory.mktemp("order") / "tiny", headers_only=True).path
+    return write_four_layers(tmp_path_factory.mktemp("order") / "ckpt")
 
 
 def captured(folder: Path, quantizers: str) -> Program:
@@ -122,9 +122,9 @@ def test_fifty_orders_of_commuting_passes_give_one_program(quantizers: str, fold
     assert len(texts) == 1
 
 
-def test_orders_of_commuting_passes_give_one_program_of_all_methods_and_the_draft(tiny_checkpoint: Path) -> None:
+def test_orders_of_commuting_passes_give_one_program_of_all_methods_and_the_draft(folder: Path) -> None:
     """Without quantizers, where more compositions begin alike; through the driver."""
-    source = DraftProgram(tiny_checkpoint, dtype="float32", quantizers="off", max_model_len=64, block_size=4,
+    source = DraftProgram(folder, dtype="float32", quantizers="off", max_model_len=64, block_size=4,
                           max_num_seqs=3)
     start = commuting_runs()[0][0]
     before = run_passes(source.program, PIPELINE[:start]).program

@@ -44,14 +44,14 @@ class Edit:
 EDITS = (
     Edit(SEARCH, "a literal of another value", "type(value) is type(wanted) and value == wanted", "True"),
     Edit(SEARCH, "a literal of another type", "type(value) is type(wanted) and value == wanted", "value == wanted"),
-    Edit(SEARCH, "one argument with two values", "return same or self._fail(binding, f\"{where} is {shown(value)}, else",
-         "return True or self._fail(binding, f\"{where} is {shown(value)}, else"),
+    Edit(SEARCH, "one argument with two values", "elsewhere {name} is {shown(known)}\")",
+         "elsewhere {name} is {shown(known)}\") or True"),
     Edit(SEARCH, "an argument that is no result",
          "return self._fail(binding, f\"{where} is {shown(value)}, not a result of {wanted}\")", "return True"),
     Edit(SEARCH, "another result of the call", " or value.args[1] != operand.output", ""),
     Edit(SEARCH, "a value that is no member", "value.target is not operator.getitem or ", ""),
-    Edit(SEARCH, "two calls for one step", "return binding.steps[index] is node or self._fail(", "return True or self._fail("),
-    Edit(SEARCH, "a call of another op", "if not is_step(node, step):\n            return", "if False:\n            return"),
+    Edit(SEARCH, "two calls for one step", "return binding.steps[index] is node or", "return True or"),
+    Edit(SEARCH, "a call of another op", "if not is_step(node, step):\n", "if False:\n"),
     Edit(SEARCH, "one call for two steps", "if node in binding.steps.values():\n", "if False:\n"),
     Edit(SEARCH, "a view of another rank", "if len(values) != len(step.operands):\n", "if False:\n"),
     Edit(GUARDS, "a call passed on the way up", "range(there, here) if there < here", "range(0) if there < here"),
@@ -160,5 +160,5 @@ class _EditedLoader(importlib.machinery.SourceFileLoader):
 
 def edited(source: str, edit: Edit) -> str:
     if source.count(edit.old) != 1:
-        raise SystemExit(f"{edit.module} holds {edit.old!r} {source.count(edit.old)} times: correct tools/mutate/mutants.py")
+        raise SystemExit(f"{edit.module} holds {edit.old!r} {source.count(edit.old)} times: correct the list of edits")
     return source.replace(edit.old, edit.new)
