@@ -77,9 +77,10 @@ def all_but_one(program: Program) -> Iterator[tuple[str, Program]]:
         before = run_passes(before, (step,), left_out=NAMES[:place]).program
 
 
-def test_all_but_one_keep_every_bit(checkpoint: Path) -> None:
+@pytest.mark.parametrize("numerics", ["float32 fake", "bfloat16 fake"])
+def test_all_but_one_keep_every_bit(numerics: str, checkpoint: Path) -> None:
     flow = FLOWS[0]
-    given: Model = load(checkpoint, "bfloat16 fake")
+    given: Model = load(checkpoint, numerics)
     program = restricted(given.program, flow)
     wanted, wrong = outcome(given, program, flow), {}
     for name, rewritten in all_but_one(program):
