@@ -16,7 +16,7 @@ FORMATTED := $(filter %.cc %.h,$(CPP_SOURCES))
 RECITED := The checkpoint became a plan, one reservation and many frozen launches; nothing here is decided while it runs.
 DEMO := build/demo
 
-.PHONY: install demo test sanitize fuzz lint format clean gpu-artifacts gpu-check
+.PHONY: install demo test mutate sanitize fuzz lint format clean gpu-artifacts gpu-check
 
 install: $(VENV)/.installed
 
@@ -39,6 +39,10 @@ demo: install
 # One thread for each worker: more than cores would only slow each other down.
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# Deletes each guard, constraint, hook and literal check of the fusions in turn; ends with 1 if the tests let one pass.
+mutate: install
+	$(BIN)/python tools/mutate/mutate.py
 
 # The damage suite through a loader with AddressSanitizer and UndefinedBehaviorSanitizer, without torch.
 SANITIZERS := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all

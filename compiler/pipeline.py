@@ -37,16 +37,16 @@ PIPELINE: tuple[Pass, ...] = (
     MegaGate(),
     MegaMoe(),  # before merge_projections, which would take the shared expert's w1 and w3
     MergeProjections(),
-    CompressStore(),  # before norm_rope_cast: without casts, an index key of ratio 1 begins like a window key
+    CompressStore(),
     IndexQuery(),
     EngramGather(),
     TapFeature(),
     ProjectFeatures(),
-    FeatureCommit(),  # before norm_rope_cast, which would take the keys of the drafts
+    FeatureCommit(),
     MarkovStep(),
     HeadSample(),
     NormCast(),  # behind the mhc passes, whose norms it would take
-    NormRopeCast(),
+    NormRopeCast(),  # behind compress_store and feature_commit, whose keys it would take without casts
     MegaAttention(),
     GroupedOut(),
 )

@@ -120,6 +120,15 @@ def tiny_checkpoint(make_checkpoint: MakeCheckpoint) -> Path:
 
 
 @pytest.fixture(scope="session")
+def flash_plan(once_per_run: OncePerRun) -> Callable[[str], Any]:
+    """`flash_plan(target)`: the plan of the published model, from headers."""
+    from tests.acceptance.flash_plan import FlashPlan, write_flash_plan
+
+    return lambda target: FlashPlan.read(once_per_run("flash", {"target": target},
+                                                      lambda path: write_flash_plan(path, target)))
+
+
+@pytest.fixture(scope="session")
 def compiled_artifact(make_checkpoint: MakeCheckpoint, once_per_run: OncePerRun) -> CompiledArtifact:
     """`compiled_artifact(config, seed, counter=None, recite=None, **compile_options) -> directory`."""
 

@@ -98,7 +98,9 @@ def replace(graph: fx.Graph, site: Site) -> tuple[str, tuple[str, ...]]:
                 continue
             new = call
             if isinstance(metas, tuple | list):
-                new = graph.call_function(operator.getitem, (call, number))
+                # Named after the call: a number of its own would depend on the passes that ran before.
+                new = graph.create_node("call_function", operator.getitem, (call, number),
+                                        name=f"{call.name}_result_{number}")
                 new.meta["val"] = metas[number]
             old.replace_all_uses_with(new)
     for node in sorted(site.taken, key=site.position.__getitem__, reverse=True):

@@ -14,7 +14,8 @@ class NormRopeCast(Fusion):
     """rms_norm, rotary at each row's position and cast become one call."""
 
     name = "norm_rope_cast"
-    commutes = True
+    # Without casts an index key of ratio 1 and the keys of the drafts begin like a window key.
+    requires = ("compress_store", "feature_commit")
     ops = ("norm_rope_cast",)
     anchor = "rotary"
 

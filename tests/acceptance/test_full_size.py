@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
-import resource
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -30,7 +27,8 @@ from dsv41c.runtime.library import core_library
 from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.load import ERROR_BYTES, load
 from dsv41c.runtime.requests import Completion, Request
-from tests.unit.tools.command_line import MAIN, dsv41c
+from tests.acceptance.flash_plan import FlashPlan
+from tests.unit.tools.command_line import dsv41c
 
 TENSORS, BYTES = 96_085, 510_286_023_000
 GIB = 2**30
@@ -66,25 +64,17 @@ def test_tables_are_in_the_last_two_shards(flash: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", *(pytest.param(t, marks=NEEDS_NVCC) for t in ("sm_90a", "sm_100a"))])
-def test_plan_of_the_published_model(target: str, flash: Path, tmp_path: Path) -> None:
+def test_plan_of_the_published_model(target: str, flash_plan: Callable[[str], FlashPlan]) -> None:
     """With an empty kernel cache: under 180 s and 8 GiB. The plan is small and the executor reads it quickly."""
-    started = time.perf_counter()
-    arguments = ["compile", flash, "-o", tmp_path / "art", "--plan-only", "--target", target, "--json"]
-    process = subprocess.Popen([*MAIN, *map(str, arguments)], stdout=subprocess.PIPE,
-                               env={**os.environ, "DSV41C_CACHE_DIR": str(tmp_path / "cache")})
-    out, _ = process.communicate()
-    seconds = time.perf_counter() - started
-    assert process.returncode == 0
-    # The largest child so far: an upper bound for this one.
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    plan = (tmp_path / "art/plan.json").read_bytes()
+    made = flash_plan(target)
+    plan = (made.artifact / "plan.json").read_bytes()
     milliseconds = min(_verify_in_cpp(plan) for _ in range(3))
-    print(f"{target}: {seconds:.1f} s, {peak / GIB:.2f} GiB, plan {len(plan)} bytes, C++ {milliseconds:.0f} ms",
-          file=sys.stderr)
-    assert json.loads(out)["plan_bytes"] == len(plan)
-    assert seconds < 180
-    assert peak < 8 * GIB
-    assert target == "cpu" or len(plan) < 5_000_000
+    print(f"{target}: {made.seconds:.1f} s, {made.peak_bytes / GIB:.2f} GiB, plan {len(plan)} bytes, "
+          f"C++ {milliseconds:.0f} ms", file=sys.stderr)
+    assert made.result["plan_bytes"] == len(plan)
+    assert made.seconds < 180
+    assert made.peak_bytes < 8 * GIB
+    assert len(plan) < 5_000_000
     assert milliseconds < 200
 
 

@@ -131,3 +131,14 @@ def test_a_gate_of_another_row_is_refused() -> None:
 
     (found,) = refusals(CompressStore(), body, tensors(2, torch.float32))
     assert found.startswith("argument 0 of %linear_1 is %quantize_fp8, elsewhere x is")
+
+
+def test_one_product_is_not_both_halves_of_a_pair() -> None:
+    def body(x: Tensor, rows: Tensor, table: Tensor, page_table: Tensor, wkv: Tensor, norm: Tensor, pair: Tensor,
+             entries: Tensor) -> None:
+        kv = OPS.linear(x, wkv, None, torch.float32)
+        latent = OPS.rms_norm(OPS.compress_pairs(kv, kv, rows, pair, torch.float32), norm, EPS)
+        OPS.entry_store(OPS.rotary(latent, rows, table, 2, False), rows, page_table, entries, 2)
+
+    (found,) = refusals(CompressStore(), body, tensors(2, torch.float32))
+    assert found == "%linear stands for two calls of linear"

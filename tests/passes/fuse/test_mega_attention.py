@@ -128,13 +128,32 @@ def test_an_output_of_another_shape_is_refused() -> None:
         STEP, program(body))
 
 
+def test_an_output_without_groups_is_refused() -> None:
+    def body(**v: torch.Tensor) -> list[torch.Tensor]:
+        o = attend("sparse", v, OPS.rotary(v["q"], v["rows"], v["table"], 1, False))
+        commit(v)
+        return [OPS.rotary(o, v["rows"], v["table"], 1, True).view(-1, HEADS * WIDTH)]
+    assert "%view has 2 sizes, not 3" in refusal(STEP, program(body))
+
+
+def test_a_flag_is_no_number() -> None:
+    """True equals 1 in Python and is another argument."""
+    given = program(layer())
+    turn = next(n for n in given.graph.nodes if n.target is OPS.rotary.default)
+    turn.args = (*turn.args[:3], True, turn.args[4])
+    (note,) = STEP.apply(given.program).notes
+    assert note.reason == "argument 3 of %rotary is True, not 1"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", ["sparse", "window", "draft"])
 @pytest.mark.parametrize(("name", "reason"), [
     ("kv", "q and window_kv are float32 and bfloat16"), ("window", "q and window are float32 and bfloat16")])
-def test_keys_of_another_dtype_are_refused(name: str, reason: str) -> None:
+def test_keys_of_another_dtype_are_refused(name: str, reason: str, kind: str) -> None:
     given = {**values(), name: values()[name].to(BF16)}
-    assert reason in refusal(STEP, program(layer(), given))
+    assert reason in refusal(STEP, program(layer(kind), given))
 
 
-def test_a_cast_of_no_whole_groups_stays_outside() -> None:
-    after, _, _ = apply(STEP, program(layer(groups=2), values(heads=3, width=32)))
-    assert after.ops() == ["mega_sparse_attention", "quantize_fp8"]
+@pytest.mark.parametrize("kind", ["sparse", "window", "draft"])
+def test_a_cast_of_no_whole_groups_stays_outside(kind: str) -> None:
+    after, _, _ = apply(STEP, program(layer(kind, groups=2), values(heads=3, width=32)))
+    assert after.ops() == [f"mega_{kind}_attention", "quantize_fp8"]

@@ -64,6 +64,28 @@ def test_near_misses_stay(change: dict[str, Any], reason: str) -> None:
     assert reason in refusal(STEP, small(experts(**change), values()))
 
 
+@pytest.mark.parametrize(("chosen", "reason"), [
+    (lambda one, other: (one[0], one[2], one[1]), "not result 1 of expert_dispatch"),
+    (lambda one, other: (one[0], other[1], one[2]), "two calls stand for one expert_dispatch"),
+])
+def test_rows_choices_and_weights_come_from_one_dispatch_in_their_places(chosen: Any, reason: str) -> None:
+    def body(**v: torch.Tensor) -> list[torch.Tensor]:
+        one, other = (OPS.expert_dispatch(v["x"], v["expert"], v["routing"], 1) for _ in range(2))
+        weights: Any = [v[n] for w in ("w1", "w3", "w2") for n in (w, f"{w}_scale")]
+        routed = OPS.expert_combine(OPS.moe_experts(*chosen(one, other), *weights, 10.0, True), 1)
+        a = OPS.swiglu(*(OPS.linear(v["x"], v[w], v[f"{w}_scale"], F32) for w in ("s1", "s3")), 10.0, F32)
+        return [OPS.combine_experts(routed, OPS.linear(OPS.quantize_fp8(a), v["s2"], v["s2_scale"], F32), F32)]
+    assert reason in refusal(STEP, small(body, values()))
+
+
+def test_a_sum_with_nothing_is_not_one_with_the_shared_expert() -> None:
+    given = small(experts(), values())
+    (total,) = (n for n in given.graph.nodes if n.target is OPS.combine_experts.default)
+    total.args = (total.args[0], None, *total.args[2:])
+    (note,) = STEP.apply(given.program).notes
+    assert note.reason == "argument 1 of %combine_experts is None, not a result of linear"  # type: ignore[union-attr]
+
+
 def test_experts_of_other_rows_than_the_shared_expert_stay() -> None:
     def body(**v: torch.Tensor) -> list[torch.Tensor]:
         other = OPS.rms_norm(v["x"], v["norm"], 1e-6)
@@ -76,8 +98,9 @@ def test_experts_of_other_rows_than_the_shared_expert_stay() -> None:
     assert "%rms_norm has no reader that is a call of linear" in refusal(STEP, given)
 
 
-def test_a_cast_of_no_whole_groups_is_refused() -> None:
-    assert "a cast of 48 columns" in refusal(STEP, small(experts(), values(inner=48)))
+@pytest.mark.parametrize("exchange", [False, True])
+def test_a_cast_of_no_whole_groups_is_refused(exchange: bool) -> None:
+    assert "a cast of 48 columns" in refusal(STEP, small(experts(exchange=exchange), values(inner=48)))
 
 
 def test_a_shared_weight_without_a_scale_is_refused() -> None:

@@ -61,6 +61,13 @@ def test_a_scaled_weight_of_another_type_stays() -> None:
     assert "w1 and w2 are float8_e4m3fn and float32" in refusal(STEP, given)
 
 
+def test_weights_of_different_widths_stay() -> None:
+    """No input fits both; the program cannot run, and the pair does not hide that."""
+    narrow, scale = fp8(7, 96, 32)
+    given = small(lambda **v: [product(v, "a"), product(v, "b")], {**values(), "b": narrow, "b_scale": scale})
+    assert "weights of 64 and 32 columns" in refusal(STEP, given)
+
+
 def test_an_input_made_behind_the_first_products_reader_comes_too_late() -> None:
     def body(**v: torch.Tensor) -> list[torch.Tensor]:
         first = product(v, "a")

@@ -213,3 +213,11 @@ def test_decision_records_are_numbered_and_complete() -> None:
         assert record.name.startswith(f"{number:04d}-") and text.startswith(f"# {number:04d} ")
         for heading in ("Context", "Decision", "Consequences", "What would change our mind"):
             assert f"\n## {heading}\n" in text, record.name
+
+
+def test_the_list_of_passes_is_the_pipeline() -> None:
+    """One row a pass, in order; a fusion's row names every op that it puts in."""
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|", (DOCS / "passes.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for name, _ in rows] == [step.name for step in PIPELINE]
+    for (_, by), step in zip(rows, PIPELINE, strict=True):
+        assert set(re.findall(r"`(\w+)`", by)) == set(getattr(step, "ops", ()))
