@@ -54,7 +54,8 @@ def check_launches(folder: Path, target: str) -> dict[str, Any]:
     for config, numerics in cases:
         artifact_of(folder, config, None, target=target)
         verdicts = check(folder / f"{config}-None", target, numerics, (9, 6))
-        found[f"{config} {' '.join(numerics)}"] = {"launches": verdicts.launches, "wrong": verdicts.wrong[:5],
+        found[f"{config} {' '.join(numerics)}"] = {"launches": verdicts.launches, "kernels": verdicts.kernels,
+                                                   "wrong": verdicts.wrong[:5],
                                                    "worst": verdicts.worst}
         found["ok"] = found["ok"] and not verdicts.wrong
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from dsv41c.compiler.kernels.build import build_kernel
 from dsv41c.compiler.kernels.cache_directory import cache_directory
 from dsv41c.compiler.kernels.plain import cuda_source
 from dsv41c.compiler.kernels.source import CompiledKernel
+from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.ops.index import _scores
 from dsv41c.compiler.ops.rows import read_rows
 from dsv41c.compiler.ops.spec import OpSpec
@@ -32,7 +33,7 @@ from dsv41c.tools.bench.plain_launch import Call, bind
 EXACT = frozenset({
     "row_table", "take_row_table", "take_rows", "greedy_token", "embed_expand", "rotary", "quantize_fp8",
     "quantize_fp4_index", "quantize_fp4_kv", "mhc_collapse", "mhc_post", "combine_experts", "window_commit",
-    "entry_store", "engram_hash", "engram_lookup",
+    "entry_store", "engram_hash", "engram_lookup", "expert_dispatch", "expert_combine",
 })
 BOUNDS = {"moe_experts": 1e-3}  # an intermediate rounding to bfloat16 or e4m3 may flip
 TIE_TOLERANCE = 1e-5  # relative: scores this near may swap, since two summation orders differ by as much
@@ -43,6 +44,7 @@ class LaunchVerdicts:
     """Counts over all launches; `wrong` names the first few that failed."""
 
     launches: int = 0
+    kernels: int = 0  # a launch of a sequence has several
     worst: dict[str, float] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
 
@@ -56,23 +58,39 @@ class _Observed(PlanReference):
         self._target, self._folder = target, folder
 
     def call(self, method: schema.Method, launched: schema.Launch, spec: OpSpec, arguments: list[Any]) -> Any:
-        case = self._case(method, launched, spec, arguments)
+        values = [t for t in launched.tensors if not isinstance(t, schema.Out)]
+        tensors = [a for a, d in zip(arguments, spec.parsed().arguments, strict=True) if "Tensor" in str(d.type)]
+        moving = {_memory(a) for a, t in zip(tensors, values, strict=True) if not isinstance(t, schema.Absent)
+                  and method.values[t.value].sizes and not isinstance(method.values[t.value].sizes[0], int)}
+        self.verdicts.launches += 1
+        return self._observe(f"{method.name} {launched.name}", spec, arguments, moving)
+
+    def _observe(self, name: str, spec: OpSpec, arguments: Sequence[Any], moving: set[int]) -> Any:
+        """A fused op without a kernel of its own is its parts, each fed with the reference's results of those before.
+
+        `moving`: memory of the tensors that have a row for each row of the step.
+        """
+        case = self._case(name, spec, arguments, moving)
+        if spec.composition is not None and cuda_source(spec, case.shapes()) is None:
+            def part(primitive: OpSpec, given: tuple[Any, ...]) -> Any:
+                return self._observe(f"{name}, {primitive.name}", primitive, given, moving)
+            return spec.composition(_Parts(part), *arguments)
+        self.verdicts.kernels += 1
         reference_arguments = case.copied()
         expected = spec.reference(*reference_arguments)
         flat = [] if expected is None else list(expected) if isinstance(expected, tuple | list) else [expected]
         error, wrong = self._compare(case, flat, case.written(reference_arguments))
-        self.verdicts.launches += 1
         self.verdicts.worst[spec.name] = max(error, self.verdicts.worst.get(spec.name, 0.0))
         if wrong:
-            self.verdicts.wrong.append(f"{method.name} {launched.name}: {wrong}")
-        return super().call(method, launched, spec, arguments)
+            self.verdicts.wrong.append(f"{name}: {wrong}")
+        results = spec.reference(*arguments)  # writes the state
+        moving |= {_memory(r) for r in (results if isinstance(results, tuple | list) else [results]) if r is not None}
+        return results
 
-    def _case(self, method: schema.Method, launched: schema.Launch, spec: OpSpec, arguments: list[Any]) -> Case:
-        values = [t for t in launched.tensors if not isinstance(t, schema.Out)]
-        tensor_names = [a.name for a in spec.parsed().arguments if "Tensor" in str(a.type)]
-        moving = tuple(n for n, t in zip(tensor_names, values, strict=True) if not isinstance(t, schema.Absent)
-                       and method.values[t.value].sizes and not isinstance(method.values[t.value].sizes[0], int))
-        return Case(spec.name, launched.name, tuple(arguments), moving, exact=spec.name in EXACT,
+    def _case(self, name: str, spec: OpSpec, arguments: Sequence[Any], moving: set[int]) -> Case:
+        rows = tuple(d.name for a, d in zip(arguments, spec.parsed().arguments, strict=True)
+                     if isinstance(a, torch.Tensor) and _memory(a) in moving)
+        return Case(spec.name, name, tuple(arguments), rows, exact=spec.name in EXACT,
                     bound=BOUNDS.get(spec.name, 2e-6))
 
     def _compare(self, case: Case, expected: list[torch.Tensor], written: list[torch.Tensor]) -> tuple[float, str]:
@@ -98,6 +116,21 @@ class _Observed(PlanReference):
         if not path.exists():
             path.write_bytes(kernel.cubin)
         launch(load(path, kernel.record.symbol, kernel.record.shared_bytes), call)
+
+
+class _Parts:
+    """The namespace of ops of a composition: every call goes to `observe`."""
+
+    def __init__(self, observe: Callable[[OpSpec, tuple[Any, ...]], Any]) -> None:
+        self._observe = observe
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *args: self._observe(OPS[name], args)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """Equal for views of one tensor."""
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _compare_selection(case: Case, found: torch.Tensor, expected: torch.Tensor) -> tuple[float, str]:

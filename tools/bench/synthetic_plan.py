@@ -93,7 +93,7 @@ def write_synthetic_artifact(output: Path, target: str) -> schema.Plan:
     plan = replace(plan, methods=tuple(replace(m, buckets=BUCKETS) for m in plan.methods))
     verify(plan)
     write_artifact(output, plan, _NoCheckpoint(output.parent / "none"), options,
-                   Packed(cuda.cubins, {n: _random(n, *spec) for n, spec in WEIGHTS.items()}))
+                   Packed(cuda.cubins, weights={n: _random(n, *spec) for n, spec in WEIGHTS.items()}))
     return plan
 
 
