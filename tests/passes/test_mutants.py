@@ -1,12 +1,10 @@
-"""A slice of `make mutate`: drawn mutants of each kind are killed by the tests of the fusions."""
+"""A slice of `make mutate`: drawn mutants are killed by the tests of the fusions, and a survivor is told."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,16 +14,11 @@ def mutate(*arguments: str) -> subprocess.CompletedProcess[str]:
                           timeout=540)
 
 
-@pytest.mark.parametrize(("only", "count"), [("guard ", 2), ("constraint ", 3), ("hook ", 1)])
-def test_drawn_mutants_are_killed(only: str, count: int) -> None:
-    ended = mutate("--only", only, "--sample", str(count), "--seed", "5")
+def test_drawn_deletions_are_killed() -> None:
+    """`make mutate` takes all of them, and the edits of the search, which cost more."""
+    ended = mutate("--only", "guard ", "constraint ", "hook ", "--sample", "4", "--seed", "5")
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.endswith(f"{count} of {count} mutants killed\n")
-
-
-def test_an_edited_check_of_the_search_is_killed() -> None:
-    ended = mutate("--only", "one argument with two values")
-    assert (ended.returncode, ended.stderr.count("killed  ")) == (0, 1), ended.stderr
+    assert ended.stderr.endswith("4 of 4 mutants killed\n")
 
 
 def test_a_survivor_is_told_and_ends_with_1(tmp_path: Path) -> None:

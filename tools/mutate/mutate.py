@@ -41,11 +41,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sample", type=int, help="as many mutants, drawn")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="mutants whose kind or name holds this text")
+    parser.add_argument("--only", nargs="+", default=[""], help="mutants whose kind and name hold one of these texts")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args(arguments)
     os.chdir(ROOT)
-    candidates = [m for m in known() if chosen.only in f"{m.kind} {m.name}"]
+    candidates = [m for m in known() if any(text in f"{m.kind} {m.name}" for text in chosen.only)]
     if chosen.sample is not None:
         candidates = random.Random(chosen.seed).sample(candidates, chosen.sample)
     if not candidates:
