@@ -33,10 +33,11 @@ def _boundary(node: fx.Node) -> str | None:
 
 
 def _stages(graph: fx.Graph) -> Mapping[fx.Node, int]:
-    """0 before the suffix boundary, 1 behind it, 2 behind the logits boundary; a take belongs to what follows."""
+    """0 before the suffix boundary, 1 behind it, 2 behind the logits boundary; a take belongs to what follows. Constants
+    have none: every piece makes those that it reads."""
     stage: dict[fx.Node, int] = {}
     for node in graph.nodes:
-        if node.op == "placeholder":
+        if node.op == "placeholder" or _is_constant(node):
             continue
         found = max((stage[p] for p in node.all_input_nodes if p in stage), default=0)
         boundary = _boundary(node)
@@ -53,7 +54,7 @@ def _check_effect_order(graph: fx.Graph, stage: Mapping[fx.Node, int]) -> None:
     """Cutting runs all of a stage before the next one: no call on a state tensor may then run earlier than one that
     stood before it, where one of the two writes."""
     latest: dict[fx.Node, tuple[int, int]] = {}  # state -> (latest stage of any call, of a writing call)
-    for node in graph.nodes:
+    for node in stage:
         written = [memory_root(n) for n in written_arguments(node)]
         for source in map(memory_root, node.all_input_nodes if op_name(node) else ()):
             if source.meta.get("origin") is not Origin.STATE:
@@ -98,7 +99,7 @@ def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,
         return copied[node]
 
     for node in captured.graph.nodes:
-        if node.op in ("placeholder", "output") or stage[node] != index:
+        if node.op == "output" or stage.get(node) != index:
             continue
         for source in node.all_input_nodes:
             if source in stage and stage[source] != index and _boundary(node) is None:
@@ -115,7 +116,9 @@ def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,
 
 
 def _enter(graph: fx.Graph, node: fx.Node, stage: Mapping[fx.Node, int], index: int) -> fx.Node:
-    """A placeholder for a weight, state or input, or for a value that crosses the boundary on a bridge."""
+    """A placeholder for a weight, state or input, or for a value that crosses the boundary on a bridge; a constant."""
+    if _is_constant(node):
+        return _copy(graph, node, lambda n: n)
     placeholder = graph.placeholder(node.name)
     placeholder.meta = dict(node.meta)
     if node in stage:
@@ -126,7 +129,7 @@ def _enter(graph: fx.Graph, node: fx.Node, stage: Mapping[fx.Node, int], index: 
 def _bridge_sources(graph: fx.Graph, stage: Mapping[fx.Node, int], index: int) -> list[fx.Node]:
     found: dict[fx.Node, None] = {}
     for node in graph.nodes:
-        if node.op == "call_function" and stage[node] == index + 1 and _boundary(node) is not None:
+        if stage.get(node) == index + 1 and _boundary(node) is not None:
             source = argument(node, _TAKES[str(op_name(node))])
             assert isinstance(source, fx.Node)
             if stage.get(source) == index:
@@ -151,6 +154,10 @@ def _finish(graph: fx.Graph, results: list[fx.Node]) -> None:
     for node in reversed(list(graph.nodes)):
         if node.op != "output" and not node.users and not _has_effect(node):
             graph.erase_node(node)
+
+
+def _is_constant(node: fx.Node) -> bool:
+    return node.op == "call_function" and not node.all_input_nodes
 
 
 def _has_effect(node: fx.Node) -> bool:

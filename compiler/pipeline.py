@@ -8,8 +8,32 @@ from dsv41c.compiler.pass_driver import Observer, Piped, run_passes, select
 from dsv41c.compiler.program import Program
 from dsv41c.passes.base import Pass
 from dsv41c.passes.canonicalize.merge_equal_calls import MergeEqualCalls
+from dsv41c.passes.raise_ops.embed_expand import RaiseEmbedExpand
+from dsv41c.passes.raise_ops.hyper_connection import RaiseMhcCollapse, RaiseMhcMix, RaiseMhcPost, RaiseStreamMean
+from dsv41c.passes.raise_ops.linear import RaiseGroupedLinear, RaiseLinear
+from dsv41c.passes.raise_ops.moe import RaiseCombineExperts, RaiseMoeGate, RaiseSwiglu
+from dsv41c.passes.raise_ops.normalize_aten import NormalizeAten
+from dsv41c.passes.raise_ops.quantize import RaiseQuantizeFp4Index, RaiseQuantizeFp4Kv, RaiseQuantizeFp8
+from dsv41c.passes.raise_ops.rms_norm import RaiseRmsNorm
+from dsv41c.passes.raise_ops.rotary import RaiseRotary
 
 PIPELINE: tuple[Pass, ...] = (
+    NormalizeAten(),
+    RaiseMhcMix(),
+    RaiseMoeGate(),
+    RaiseMhcPost(),
+    RaiseMhcCollapse(),
+    RaiseRmsNorm(),
+    RaiseQuantizeFp8(),
+    RaiseQuantizeFp4Index(),
+    RaiseQuantizeFp4Kv(),
+    RaiseRotary(),
+    RaiseEmbedExpand(),
+    RaiseLinear(),
+    RaiseGroupedLinear(),
+    RaiseSwiglu(),
+    RaiseStreamMean(),
+    RaiseCombineExperts(),
     MergeEqualCalls(),
 )
 

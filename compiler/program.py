@@ -11,6 +11,9 @@ import torch
 from torch import fx
 
 
+PLAIN = (torch.ops.aten.view.default, operator.getitem, torch.ops.aten.sym_size.int)
+
+
 class Origin(enum.Enum):
     """Where a placeholder of a method comes from (node.meta["origin"])."""
 
@@ -53,6 +56,11 @@ def op_name(node: fx.Node) -> str | None:
     if node.op == "call_function" and isinstance(target, torch._ops.OpOverload) and target.namespace == "dsv41c":
         return str(target._schema.name).removeprefix("dsv41c::")
     return None
+
+
+def is_plain(node: fx.Node) -> bool:
+    """Whether a plan can express the node once its op is declared: placeholders, views, members, sizes, declared ops."""
+    return node.op != "call_function" or node.target in PLAIN or op_name(node) is not None
 
 
 def memory_root(node: fx.Node) -> fx.Node:

@@ -35,7 +35,7 @@ class Fusion(Pass):
         return per_method(program, self._rewrite)
 
     def _rewrite(self, method: str, graph: fx.Graph) -> GraphResult:
-        copy = _copied(graph)
+        copy = copied(graph)
         sites = [n for n in copy.nodes if op_name(n) == self.anchor]
         notes: list[Note] = []
         for anchor in sites:
@@ -92,7 +92,7 @@ def replace(graph: fx.Graph, site: Site) -> tuple[str, tuple[str, ...]]:
     return call.name, names
 
 
-def _copied(graph: fx.Graph) -> fx.Graph:
+def copied(graph: fx.Graph) -> fx.Graph:
     """A copy whose node names are the original ones."""
     copy, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in graph.nodes:

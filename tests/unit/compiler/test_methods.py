@@ -78,7 +78,7 @@ def test_state_writes_survive_every_cut_and_pass(captured: Captured, program: Pr
     def writes(graphs: list[torch.fx.Graph]) -> int:
         return sum(op_name(n) is not None and n.target._schema.is_mutable for g in graphs for n in g.nodes)
 
-    final = run_pipeline(program)
+    final = run_pipeline(program).program
     whole = writes([captured.graph])
     assert writes([final.methods["decode"].graph]) == whole
     assert writes([final.methods[m].graph for m in ("encoder", "decoder", "head")]) == whole
@@ -86,7 +86,7 @@ def test_state_writes_survive_every_cut_and_pass(captured: Captured, program: Pr
 
 def test_the_pipeline_merges_the_norm_that_decode_computes_twice(program: Program) -> None:
     """Uncut, the decoder's first norm is evaluated before and after the boundary on the same rows."""
-    before, after = program.methods["decode"].graph, run_pipeline(program).methods["decode"].graph
+    before, after = program.methods["decode"].graph, run_pipeline(program).program.methods["decode"].graph
     assert len(after.nodes) < len(before.nodes)
 
 
