@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._decomp import core_aten_decompositions
+from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -26,7 +27,8 @@ _SIZED = (_ATEN.view.default, _ATEN.expand.default, _ATEN._unsafe_view.default)
 def trace(function: Callable[..., Any], args: Sequence[torch.Tensor]) -> fx.Graph:
     """The function's graph over decomposed, functional calls; the meta or fake tensors become its placeholders."""
     mode = detect_fake_mode(list(args))
-    with mode or contextlib.nullcontext():
+    # Python's shape functions keep symbols where some of the compiled ones bind them to the example's size.
+    with mode or contextlib.nullcontext(), enable_python_dispatcher():
         graph = make_fx(function, core_aten_decompositions(), tracing_mode="real")(*args).graph
     _make_functional(graph)
     return graph
@@ -36,14 +38,22 @@ def lowered(graph: fx.Graph) -> fx.Graph:
     """The same for an exported graph; placeholders keep their names and meta."""
     given = [n for n in graph.nodes if n.op == "placeholder"]
     interpreter = fx.Interpreter(fx.GraphModule(torch.nn.Module(), graph))
+    symbols = [_moving(n) for n in given]
     traced = trace(lambda *args: interpreter.run(*args, enable_io_processing=False), [n.meta["val"] for n in given])
+    if symbols != [_moving(n) for n in given]:
+        raise Dsv41cError("DSV41C-E0201", "ATen form of the program", found="a call that fixes the number of rows",
+                          needed="calls that take every number of rows", do="write it without sizes, or report this")
     named, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in traced.nodes:
         old = given[len(copies)] if node.op == "placeholder" else node
         copies[node] = named.placeholder(old.name) if old is not node else named.node_copy(node, copies.__getitem__)
-        copies[node].meta = dict(old.meta)
+        copies[node].meta = {"val": None, **old.meta}  # a call without results has no value
     _read_sizes_early(named)
     return named
+
+
+def _moving(node: fx.Node) -> list[str]:
+    return [str(s) for s in node.meta["val"].shape]
 
 
 def _read_sizes_early(graph: fx.Graph) -> None:

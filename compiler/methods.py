@@ -33,11 +33,11 @@ def _boundary(node: fx.Node) -> str | None:
 
 
 def _stages(graph: fx.Graph) -> Mapping[fx.Node, int]:
-    """0 before the suffix boundary, 1 behind it, 2 behind the logits boundary; a take belongs to what follows. Constants
-    have none: every piece makes those that it reads."""
+    """0 before the suffix boundary, 1 behind it, 2 behind the logits boundary; a take belongs to what follows. What
+    comes from weights alone has none: every piece computes what it reads."""
     stage: dict[fx.Node, int] = {}
     for node in graph.nodes:
-        if node.op == "placeholder" or _is_constant(node):
+        if node.op == "placeholder" or _is_constant(node, stage):
             continue
         found = max((stage[p] for p in node.all_input_nodes if p in stage), default=0)
         boundary = _boundary(node)
@@ -94,8 +94,10 @@ def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,
     copied: dict[fx.Node, fx.Node] = {}
 
     def resolve(node: fx.Node) -> fx.Node:
-        if node not in copied:
+        if node not in copied and (node.op == "placeholder" or node in stage):
             copied[node] = _enter(graph, node, stage, index)
+        elif node not in copied:
+            copied[node] = _copy(graph, node, resolve)
         return copied[node]
 
     for node in captured.graph.nodes:
@@ -116,9 +118,7 @@ def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,
 
 
 def _enter(graph: fx.Graph, node: fx.Node, stage: Mapping[fx.Node, int], index: int) -> fx.Node:
-    """A placeholder for a weight, state or input, or for a value that crosses the boundary on a bridge; a constant."""
-    if _is_constant(node):
-        return _copy(graph, node, lambda n: n)
+    """A placeholder for a weight, state or input, or for a value that crosses the boundary on a bridge."""
     placeholder = graph.placeholder(node.name)
     placeholder.meta = dict(node.meta)
     if node in stage:
@@ -156,8 +156,10 @@ def _finish(graph: fx.Graph, results: list[fx.Node]) -> None:
             graph.erase_node(node)
 
 
-def _is_constant(node: fx.Node) -> bool:
-    return node.op == "call_function" and not node.all_input_nodes
+def _is_constant(node: fx.Node, stage: Mapping[fx.Node, int]) -> bool:
+    """Whether a value comes from weights alone; `stage` holds the calls before it that do not."""
+    return node.op == "call_function" and op_name(node) is None and all(
+        n not in stage and (n.op != "placeholder" or n.meta["origin"] is Origin.WEIGHT) for n in node.all_input_nodes)
 
 
 def _has_effect(node: fx.Node) -> bool:

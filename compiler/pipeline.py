@@ -7,7 +7,10 @@ from collections.abc import Iterable
 from dsv41c.compiler.pass_driver import Observer, Piped, run_passes, select
 from dsv41c.compiler.program import Program
 from dsv41c.passes.base import Pass
+from dsv41c.passes.canonicalize.drop_dead_calls import DropDeadCalls
+from dsv41c.passes.canonicalize.drop_no_op_views import DropNoOpViews
 from dsv41c.passes.canonicalize.merge_equal_calls import MergeEqualCalls
+from dsv41c.passes.canonicalize.normalize_arguments import NormalizeArguments
 from dsv41c.passes.raise_ops.embed_expand import RaiseEmbedExpand
 from dsv41c.passes.raise_ops.hyper_connection import RaiseMhcCollapse, RaiseMhcMix, RaiseMhcPost, RaiseStreamMean
 from dsv41c.passes.raise_ops.linear import RaiseGroupedLinear, RaiseLinear
@@ -34,7 +37,10 @@ PIPELINE: tuple[Pass, ...] = (
     RaiseSwiglu(),
     RaiseStreamMean(),
     RaiseCombineExperts(),
+    NormalizeArguments(),
+    DropNoOpViews(),
     MergeEqualCalls(),
+    DropDeadCalls(),
 )
 
 

@@ -1,7 +1,7 @@
 """The normal form of ATen calls: one spelling for shape changes, casts, constants and reductions.
 
 `is_rows(size)` says which sizes follow the number of rows; a graph under a symbol and one traced at an example size
-get the same form. Only rules that keep every bit are here. `x + 0` turns -0.0 into 0.0, so it goes for integers and
+get the same form. Views stand where values are narrow: before a cast that widens, behind one that narrows. Only rules that keep every bit are here. `x + 0` turns -0.0 into 0.0, so it goes for integers and
 for values that are never negative alone; `x * 1`, `x - 0`, `x / 1` keep all bits.
 """
 
@@ -35,6 +35,7 @@ class NormalForm:
 
     def __init__(self, graph: fx.Graph, is_rows: IsRows) -> None:
         self.graph, self.is_rows, self.changed = graph, is_rows, 0
+        self._known: dict[object, fx.Node] = {}  # ATen calls compute values and read no state: equal ones are one
 
     def run(self) -> int:
         for node in list(self.graph.nodes):
@@ -42,6 +43,7 @@ class NormalForm:
                 continue
             with self.graph.inserting_before(node):
                 new = self._rewritten(node)
+            new = self._first_equal(new)
             if new is not node:
                 self.changed += 1
                 node.replace_all_uses_with(new)
@@ -50,6 +52,12 @@ class NormalForm:
             if node.op == "call_function" and not node.users and (pure or node.target is operator.getitem):
                 self.graph.erase_node(node)
         return self.changed
+
+    def _first_equal(self, node: fx.Node) -> fx.Node:
+        target = node.target
+        if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+            return node
+        return self._known.setdefault((target, repr(node.args), repr(node.kwargs)), node)
 
     def _rewritten(self, node: fx.Node) -> fx.Node:
         target = node.target
@@ -73,6 +81,10 @@ class NormalForm:
         """`source` in another shape: one view of what is no view, or nothing."""
         if source.target is A.view.default and source is not node:
             source = _input(source)
+        if source.target is A._to_copy.default and _is_narrower(_input(source), source) and not same_shape(
+                shape(source), sizes):
+            inner = self.viewed(_input(source), sizes)
+            return self.make(source.target, (inner,), sizes, source, kwargs=dict(source.kwargs))
         if same_shape(shape(source), sizes):
             return source
         wanted = [-1 if self.is_rows(s) else s for s in sizes]
@@ -84,8 +96,11 @@ class NormalForm:
         return self.make(A.view.default, (source, wanted), sizes, source)
 
     def make(self, target: Any, args: tuple[Any, ...], sizes: Sequence[Any], like: fx.Node,
-             dtype: torch.dtype | None = None) -> fx.Node:
-        new = self.graph.call_function(target, args)
+             dtype: torch.dtype | None = None, kwargs: dict[str, Any] | None = None) -> fx.Node:
+        key = (target, repr(args), repr(kwargs or {}))
+        if key in self._known:
+            return self._known[key]
+        new = self._known[key] = self.graph.call_function(target, args, kwargs)
         value = like.meta["val"]
         new.meta["val"] = value.new_empty(list(sizes), dtype=dtype or value.dtype)
         return new
@@ -169,11 +184,12 @@ class NormalForm:
             source = _input(source)
         if source.meta["val"].dtype == dtype:
             return source
+        if source.target is A.view.default and dtype.itemsize < _dtype(source).itemsize and dtype.is_floating_point:
+            inner = self.make(node.target, (_input(source),), shape(_input(source)), source, dtype, {"dtype": dtype})
+            return self.viewed(inner, shape(node))
         if node.args == (source,) and node.kwargs == {"dtype": dtype}:
             return node
-        new = self.make(node.target, (source,), shape(node), source, dtype)
-        new.kwargs = {"dtype": dtype}
-        return new
+        return self.make(node.target, (source,), shape(node), source, dtype, {"dtype": dtype})
 
     def square(self, node: fx.Node) -> fx.Node:
         if node.target is A.pow.Tensor_Scalar and node.args[1] not in (2, 2.0):
@@ -263,15 +279,13 @@ class NormalForm:
         if node.target in _BOTH and isinstance(args[1], fx.Node) and _constant_of(args[0]) is not None:
             args[:2] = [args[1], _constant_of(args[0])]
         if args != list(node.args):
-            new = self.make(node.target, tuple(args), shape(node), node)
-            new.kwargs = dict(node.kwargs)
-            return self._pointwise(new)
+            return self._pointwise(self.make(node.target, tuple(args), shape(node), node, kwargs=dict(node.kwargs)))
         return node
 
     def _unexpanded(self, given: fx.Node, others: Sequence[fx.Node], result: Sequence[Any]) -> fx.Node:
         """The operand without an expansion or leading sizes of 1 that the other operands imply."""
         rest = [shape(o) for o in others]
-        if given.target is A.expand.default and self._covers([shape(_input(given)), *rest], result):
+        if given.target is A.expand.default and len(given.users) == 1 and self._covers([shape(_input(given)), *rest], result):
             given = _input(given)
         sizes = list(shape(given))
         while sizes and sizes[0] == 1 and self._covers([sizes[1:], *rest], result):
@@ -359,6 +373,10 @@ def _dtype(node: fx.Node) -> torch.dtype:
 
 def _widens(narrow: torch.dtype, wide: torch.dtype) -> bool:
     return (narrow, wide) in ((torch.bfloat16, torch.float32), (torch.int32, torch.int64))
+
+
+def _is_narrower(one: fx.Node, other: fx.Node) -> bool:
+    return _dtype(one).itemsize < _dtype(other).itemsize and _dtype(other).is_floating_point
 
 
 def _bound(index: Any, size: int, default: int) -> int:

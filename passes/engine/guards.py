@@ -25,7 +25,7 @@ class Site:
     binding: Binding
     nodes: tuple[fx.Node, ...]
     results: tuple[fx.Node | None, ...]
-    position: Mapping[fx.Node, int]  # of every node of the graph
+    position: Mapping[fx.Node, float]  # of every node of the graph
     at: fx.Node  # the fused call is put before this node
 
     @property
@@ -35,7 +35,7 @@ class Site:
         return frozenset(self.nodes) | members
 
 
-def make_site(spec: OpSpec, pattern: Pattern, binding: Binding, position: Mapping[fx.Node, int]) -> Site:
+def make_site(spec: OpSpec, pattern: Pattern, binding: Binding, position: Mapping[fx.Node, float]) -> Site:
     """The fused call goes before the first outside reader of a result, at the latest behind the last call it takes."""
     nodes = tuple(sorted(binding.steps.values(), key=position.__getitem__))
     results = tuple(result_of(binding.steps[r.step], r, pattern) if isinstance(r, Ref) else None
@@ -112,7 +112,7 @@ def _value(argument: object) -> object:
     return argument.meta["val"] if isinstance(argument, fx.Node) else argument
 
 
-def _between(site: Site, here: int, there: int) -> Iterator[fx.Node]:
+def _between(site: Site, here: float, there: float) -> Iterator[fx.Node]:
     low, high = min(here, there), max(here, there)
     for other, place in site.position.items():
         if low < place < high and other not in site.taken and op_name(other) is not None:

@@ -7,6 +7,7 @@ traced again on the arguments that were found it must give the very calls that s
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +20,18 @@ from dsv41c.compiler.aten_form import trace
 from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.program import Program
 from dsv41c.passes.base import GraphResult, Match, Note, Pass, PassResult, Refusal, Stage, per_method
-from dsv41c.passes.engine.aten import NormalForm
+from dsv41c.passes.engine.aten import NormalForm, same_shape
 from dsv41c.passes.engine.fusion import copied
 from dsv41c.passes.engine.guards import Site, call_arguments, constraint_fails, make_site, shapes_differ
 from dsv41c.passes.engine.guards import source_comes_too_late
 from dsv41c.passes.engine.pattern import AnyNumber, Literal, Operand, Pattern, Ref, Step, Var
-from dsv41c.passes.engine.search import Search, call_name, operands_of, shown
+from dsv41c.passes.engine.search import Binding, Search, call_name, operands_of, shown
 
 ROWS = 10007  # stands for the number of rows wherever a spelling is traced
 _SIZES = {"view": 1, "aten.expand.default": 1, "aten.slice.Tensor": 2, "aten.topk.default": 1,
           "aten.split_with_sizes.default": 1}  # first number operand
+
+_SHAPED = ("view", "aten.expand.default")  # sizes of 1 and -1 tell arguments apart
 
 
 def follows_rows(size: Any) -> bool:
@@ -54,6 +57,7 @@ class Raising(Pass):
     requires: ClassVar[tuple[str, ...]] = ("normalize_aten",)
     op: ClassVar[str]
     shapes: ClassVar[Mapping[str, str]] = {}
+    regrouped: ClassVar[str | None] = None  # the argument whose last size the spelling leaves cut into groups
     spellings: ClassVar[tuple[Spelling, ...]]
 
     def apply(self, program: Program) -> PassResult:
@@ -80,7 +84,7 @@ class Raising(Pass):
         return GraphResult(copy, sum(isinstance(n, Match) for n in notes), tuple(notes))
 
     def _raise(self, method: str, graph: fx.Graph, anchor: fx.Node) -> Note:
-        position = {node: place for place, node in enumerate([*graph.nodes, graph._root])}
+        position: dict[fx.Node, float] = {node: place for place, node in enumerate([*graph.nodes, graph._root])}
         reasons = []
         for spelling in self.chosen(anchor):
             for pattern in patterns(self.op, spelling):
@@ -94,11 +98,13 @@ class Raising(Pass):
         return Refusal(method, anchor.name, max(reasons, key=lambda r: r[0])[1])
 
     def _site(self, spelling: Spelling, pattern: Pattern, step: int, anchor: fx.Node,
-              position: Mapping[fx.Node, int]) -> tuple[Site | None, tuple[int, str]]:
+              position: dict[fx.Node, float]) -> tuple[Site | None, tuple[int, str]]:
         search = Search(pattern)
         binding = search.around(anchor, step)
         if binding is None:
             return None, (search.depth, search.reason)
+        if self.regrouped is not None:
+            self._reshape(binding, pattern, position)
         given = {**binding.variables, **pattern.flags}
         binding.variables.update(self.solve(given, anchor))
         complete = len(pattern.steps) + 1
@@ -106,12 +112,27 @@ class Raising(Pass):
         if missing:
             return None, (complete, f"nothing tells {missing[0]}")
         site = make_site(OPS[self.op], pattern, binding, position)
-        for guard in (self._shapes_do_not_fit, source_comes_too_late, shapes_differ, constraint_fails):
+        for guard in (self._shapes_do_not_fit, source_comes_too_late, constraint_fails,
+                      *(() if self.regrouped else (shapes_differ,))):
             reason = guard(site)
             if reason is not None:
                 return None, (complete, reason)
         reason = _calls_differ(spelling, site)
         return (site, (0, "")) if reason is None else (None, (complete, reason))
+
+    def _reshape(self, binding: Binding, pattern: Pattern, position: dict[fx.Node, float]) -> None:
+        assert self.regrouped is not None
+        source, first = binding.variables[self.regrouped], pattern.results[0]
+        assert isinstance(source, fx.Node) and isinstance(first, Ref)
+        *rest, count, size = binding.steps[first.step].meta["val"].shape
+        wanted, there = [*rest, count * size], source.meta["val"].shape
+        if same_shape(wanted, there) or math.prod(map(_size, wanted)) != math.prod(map(_size, there)):
+            return
+        form = NormalForm(source.graph, follows_rows)
+        with source.graph.inserting_after(source):
+            view = form.viewed(source, wanted)
+        position.setdefault(view, position[source] + 0.5)
+        binding.variables[self.regrouped] = view
 
     def _shapes_do_not_fit(self, site: Site) -> str | None:
         sizes: dict[str, int] = {}
@@ -176,14 +197,17 @@ def _exact(spelling: Spelling, arguments: tuple[Any, ...]) -> tuple[Step, ...]:
 @functools.cache
 def patterns(op: str, spelling: Spelling) -> tuple[Pattern, ...]:
     """One pattern for each example that gives another list of calls, the longest first."""
-    names = [a.name for a in OPS[op].parsed().arguments]
+    schema = OPS[op].parsed()
+    names = [a.name for a in schema.arguments]
+    optional = {a.name for a in schema.arguments if str(a.type).startswith("Optional")}
     found: list[Pattern] = []
     for example in spelling.examples():
         numbers = {v: n for n, v in zip(names, example, strict=True)
                    if isinstance(v, int | float) and not isinstance(v, bool)}
         fixed = {n: v for n, v in zip(names, example, strict=True)
-                 if v is None or isinstance(v, bool | torch.dtype | str)}
+                 if isinstance(v, bool | torch.dtype | str) or (v is None and n in optional)}
         steps, results = _steps(spelling.function, list(example), numbers, names)
+        results += (Literal(None),) * (len(schema.returns) - len(results))
         pattern = Pattern(op, fixed, steps, results)
         if steps and pattern not in found:
             found.append(pattern)
@@ -230,12 +254,30 @@ def _step(node: fx.Node, operands: Mapping[fx.Node, Operand], numbers: Mapping[A
             made.append(operands[value])
         elif is_number and value in numbers:
             made.append(Var(numbers[value]))
-        elif is_number and loose and (place >= _SIZES.get(name, 99) or -value in numbers):  # type: ignore[operator]
+        elif is_number and loose and not (name in _SHAPED and value in (1, -1)) and (
+                place >= _SIZES.get(name, 99) or -value in numbers):  # type: ignore[operator]
             made.append(AnyNumber())
         else:
             made.append(Literal(value))
     values = node.meta["val"]
     return Step(name, tuple(made), len(values) if isinstance(values, tuple | list) else 1)
+
+
+def _put(old: fx.Node, new: fx.Node) -> None:
+    """`new` for every reader of `old`, through a view where the shapes differ."""
+    if same_shape(old.meta["val"].shape, new.meta["val"].shape):
+        old.replace_all_uses_with(new)
+        return
+    form = NormalForm(new.graph, follows_rows)
+    with new.graph.inserting_before(new.next):
+        view = form.viewed(new, old.meta["val"].shape)
+        for user in list(old.users):
+            if call_name(user) == "view":
+                user.replace_all_uses_with(form.viewed(new, user.meta["val"].shape))
+                user.graph.erase_node(user)
+        old.replace_all_uses_with(view, delete_user_cb=lambda user: user is not view)
+    if not view.users:
+        view.graph.erase_node(view)
 
 
 def _replace(graph: fx.Graph, site: Site) -> tuple[fx.Node, tuple[str, ...]]:
@@ -252,7 +294,7 @@ def _replace(graph: fx.Graph, site: Site) -> tuple[fx.Node, tuple[str, ...]]:
             if isinstance(values, tuple | list):
                 new = graph.call_function(operator.getitem, (call, number))
                 new.meta["val"] = values[number]
-            old.replace_all_uses_with(new)
+            _put(old, new)
     taken = []
     for node in sorted(site.taken, key=site.position.__getitem__, reverse=True):
         if not node.users:

@@ -88,10 +88,14 @@ def _mix_spelling(iterations: int) -> Spelling:
     def examples() -> Iterator[tuple[Any, ...]]:
         for dtype in FLOATS:
             width = _S * (_S + 2)
-            yield (rows(_S, _H, dtype=dtype), weight(width, _S * _H), weight(3), weight(width), iterations, 0.0173,
+            yield (rows(_S, _H, dtype=dtype), weight(width, _S * _H), weight(3), weight(width), None, 0.0173,
                    0.0291)
 
-    return Spelling(_mix, "aten._softmax.default", examples)
+    def spelled(streams: Tensor, fn: Tensor, scale: Tensor, base: Tensor, _: int, rms_eps: float,
+                hc_eps: float) -> tuple[Tensor, Tensor, Tensor]:
+        return _mix(streams, fn, scale, base, iterations, rms_eps, hc_eps)
+
+    return Spelling(spelled, "aten._softmax.default", examples)
 
 
 def count_iterations(anchor: fx.Node) -> int:

@@ -1,7 +1,7 @@
 """raise_quantize_*: rounding of groups to FP8 or FP4 and back, with scales from logarithms or from bits.
 
 Bits differ from the spelling by logarithms only where a quotient of a group's largest value lies within the rounding of
-log2 at a power of two. Saturation of the FP8 quotient may be there: no quotient leaves the range.
+log2 at a power of two. The spellings end before the groups are flattened again. Saturation of the FP8 quotient may be there: no quotient leaves the range.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _fp8(scale_of: Scale, saturates: bool) -> Callable[[Tensor], Tensor]:
         scale = scale_of(groups.abs().amax(-1, keepdim=True).clamp(min=1e-4) / 448.0)
         value = groups / scale
         value = value.clamp(-448.0, 448.0) if saturates else value
-        return (value.to(FP8).float() * scale).flatten(-2).to(x.dtype)
+        return (value.to(FP8).float() * scale).to(x.dtype)
 
     return spelled
 
@@ -76,7 +76,7 @@ def _fp4_index(scale_of: Scale, rounded: Scale, signed: Callable[..., Tensor],
         scale = scale_of(magnitude.amax(-1, keepdim=True).clamp(min=6.0 * 2.0**-126) / 6.0)
         value = magnitude / scale
         value = value.clamp(max=6.0) if saturates else value
-        return signed(rounded(value) * scale, groups).flatten(-2).to(x.dtype)
+        return signed(rounded(value) * scale, groups).to(x.dtype)
 
     return spelled
 
@@ -86,7 +86,7 @@ def _fp4_kv(rounded: Scale, signed: Callable[..., Tensor]) -> Callable[[Tensor],
         groups = x.float().unflatten(-1, (-1, 16))
         magnitude = groups.abs()
         scale = (magnitude.amax(-1, keepdim=True) / 6.0).clamp(2.0**-9, 448.0).to(FP8).float()
-        return signed(rounded((magnitude / scale).clamp(max=6.0)) * scale, groups).flatten(-2).to(x.dtype)
+        return signed(rounded((magnitude / scale).clamp(max=6.0)) * scale, groups).to(x.dtype)
 
     return spelled
 
@@ -104,6 +104,7 @@ class RaiseQuantizeFp8(Raising):
 
     name = "raise_quantize_fp8"
     op = "quantize_fp8"
+    regrouped = "x"
     spellings = tuple(_spelling(_fp8(scale, saturates)) for scale in (_by_log, _by_power, _by_bits)
                       for saturates in (True, False))
 
@@ -114,8 +115,9 @@ class RaiseQuantizeFp4Index(Raising):
 
     name = "raise_quantize_fp4_index"
     op = "quantize_fp4_index"
-    spellings = tuple(_spelling(_fp4_index(scale, *rounding, saturates)) for scale in (_by_log, _by_power, _by_bits)
-                      for rounding in _ROUNDINGS for saturates in (True, False))
+    regrouped = "x"
+    spellings = tuple(_spelling(_fp4_index(scale, *rounding, saturates)) for scale, rounding in (
+        (_by_log, _ROUNDINGS[0]), (_by_power, _ROUNDINGS[0]), (_by_bits, _ROUNDINGS[1])) for saturates in (True, False))
 
 
 @dataclass(frozen=True)
@@ -124,4 +126,5 @@ class RaiseQuantizeFp4Kv(Raising):
 
     name = "raise_quantize_fp4_kv"
     op = "quantize_fp4_kv"
+    regrouped = "x"
     spellings = tuple(_spelling(_fp4_kv(*rounding)) for rounding in _ROUNDINGS)

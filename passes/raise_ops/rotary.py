@@ -19,14 +19,12 @@ _POSITION = 1
 _HALF, _KEPT, _RATIO = 12, 10, 23
 
 
-def _examples(ratio: int) -> Callable[[], Iterator[tuple[Any, ...]]]:
+def _examples(ratio: int | None, inverse: bool) -> Callable[[], Iterator[tuple[Any, ...]]]:
     def examples() -> Iterator[tuple[Any, ...]]:
         for dtype in FLOATS:
             for heads in ((), (5,)):
-                for kept in (_KEPT, 0):
-                    for inverse in (False, True):
-                        yield (rows(*heads, kept + 2 * _HALF, dtype=dtype), rows(8, dtype=torch.int32),
-                               weight(97, _HALF, 2), ratio, inverse)
+                yield (rows(*heads, _KEPT + 2 * _HALF, dtype=dtype), rows(8, dtype=torch.int32), weight(97, _HALF, 2),
+                       ratio, inverse)
 
     return examples
 
@@ -71,9 +69,10 @@ class RaiseRotary(Raising):
     name = "raise_rotary"
     op = "rotary"
     shapes = {"x": "...", "rows": "T C", "table": "P H two"}
-    spellings = tuple(Spelling(_turned(first, negate), "aten.index.Tensor", _examples(ratio))
-                      for first, ratio in ((_divided, _RATIO), (_without_rest, _RATIO), (_whole, 1))
-                      for negate in (False, True))
+    spellings = tuple(Spelling(_turned(first, negate), "aten.sub.Tensor", _examples(ratio, inverse))
+                      for first, ratio, inverse, negate in (
+                          (_divided, _RATIO, False, False), (_without_rest, _RATIO, False, False),
+                          (_whole, None, False, False), (_whole, None, True, True), (_whole, None, True, False)))
 
     def solve(self, found: Any, anchor: Any) -> dict[str, Any]:
         """Without a division every position is the first of its group."""
