@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-
 PLAIN = (torch.ops.aten.view.default, operator.getitem, torch.ops.aten.sym_size.int)
 
 

@@ -22,8 +22,14 @@ from dsv41c.compiler.program import Program
 from dsv41c.passes.base import GraphResult, Match, Note, Pass, PassResult, Refusal, Stage, per_method
 from dsv41c.passes.engine.aten import NormalForm, same_shape
 from dsv41c.passes.engine.fusion import copied
-from dsv41c.passes.engine.guards import Site, call_arguments, constraint_fails, make_site, shapes_differ
-from dsv41c.passes.engine.guards import source_comes_too_late
+from dsv41c.passes.engine.guards import (
+    Site,
+    call_arguments,
+    constraint_fails,
+    make_site,
+    shapes_differ,
+    source_comes_too_late,
+)
 from dsv41c.passes.engine.pattern import AnyNumber, Literal, Operand, Pattern, Ref, Step, Var
 from dsv41c.passes.engine.search import Binding, Search, call_name, operands_of, shown
 

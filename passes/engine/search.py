@@ -12,7 +12,6 @@ from torch import fx
 from dsv41c.compiler.program import argument, op_name
 from dsv41c.passes.engine.pattern import VIEW, AnyNumber, Literal, Operand, Pattern, Ref, Step, Var
 
-
 EITHER_ORDER = ("aten.mul.Tensor", "aten.add.Tensor", "aten.bitwise_or.Tensor")
 
 

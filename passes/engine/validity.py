@@ -10,6 +10,7 @@ from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.program import PLAIN, Method, Program, is_plain, op_name
 from dsv41c.passes.engine.effects import state_writes
 
+
 def faults(program: Program, foreign: bool = False) -> Iterator[str]:
     """The first fault of each method: what the plan cannot express. `foreign`: calls that passes are to raise may be
     there."""

@@ -5,11 +5,10 @@ The op gives zeros for ids outside of the table, where the spelling has no value
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-
-import operator
 
 import torch
 from torch import Tensor, fx

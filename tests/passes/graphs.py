@@ -7,17 +7,21 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._subclasses import FakeTensorMode
 
 from dsv41c.compiler.aten_form import trace
 from dsv41c.compiler.ops import catalog  # noqa: F401  registers the ops
 from dsv41c.compiler.program import Method, Origin, Program, Symbol
+from dsv41c.passes.engine.raising import ROWS
 
-ROWS = 10007
 
-
-def program_of(function: Callable[..., Any], *examples: Tensor, state: int | None = None) -> Program:
-    """The function over meta tensors as method `decode`; the placeholder numbered `state` is state."""
-    graph = trace(function, [e.to("meta") for e in examples])
+def program_of(function: Callable[..., Any], *examples: Tensor, state: int | None = None,
+               rows: int | None = None) -> Program:
+    """The function over fake tensors as method `decode`; the placeholder numbered `state` is state. A first size of
+    `rows` stands for any number of rows."""
+    mode = FakeTensorMode()
+    given = [e.new_empty([ROWS, *e.shape[1:]], device="meta") if rows == e.shape[0] else e.to("meta") for e in examples]
+    graph = trace(function, [mode.from_tensor(g) for g in given])
     for number, node in enumerate(n for n in graph.nodes if n.op == "placeholder"):
         origin = Origin.STATE if number == state else Origin.INPUT
         node.meta.update(origin=origin, name=node.name)

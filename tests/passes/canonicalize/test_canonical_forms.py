@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from graphs import evaluate, graph_of, program_of, targets
 
 from dsv41c.compiler.pass_driver import run_passes
 from dsv41c.compiler.program import Program
@@ -14,6 +13,7 @@ from dsv41c.passes.base import Pass
 from dsv41c.passes.canonicalize.drop_dead_calls import DropDeadCalls
 from dsv41c.passes.canonicalize.drop_no_op_views import DropNoOpViews
 from dsv41c.passes.canonicalize.normalize_arguments import NormalizeArguments
+from tests.passes.graphs import evaluate, graph_of, program_of, targets
 
 OPS = torch.ops.dsv41c
 X, W = torch.randn(6, 64), torch.randn(64)
