@@ -58,7 +58,7 @@ def op_name(node: fx.Node) -> str | None:
 
 
 def is_plain(node: fx.Node) -> bool:
-    """Whether a plan can express the node once its op is declared: placeholders, views, members, sizes, declared ops."""
+    """Whether it is a placeholder, a view, a member, a size or a declared op: what a plan can express."""
     return node.op != "call_function" or node.target in PLAIN or op_name(node) is not None
 
 

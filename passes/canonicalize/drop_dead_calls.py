@@ -16,7 +16,7 @@ from dsv41c.passes.engine.fusion import copied
 
 @dataclass(frozen=True)
 class DropDeadCalls(Pass):
-    """Calls and placeholders that nothing reads go; a call that writes state stays, whether its result is read or not."""
+    """Calls and placeholders that nothing reads go; a call that writes state stays, read or not."""
 
     name = "drop_dead_calls"
     stage = Stage.CANONICALIZE

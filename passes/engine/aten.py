@@ -1,7 +1,8 @@
 """The normal form of ATen calls: one spelling for shape changes, casts, constants and reductions.
 
 `is_rows(size)` says which sizes follow the number of rows; a graph under a symbol and one traced at an example size
-get the same form. Views stand where values are narrow: before a cast that widens, behind one that narrows. Only rules that keep every bit are here. `x + 0` turns -0.0 into 0.0, so it goes for integers and
+get the same form. Views stand where values are narrow: before a cast that widens, behind one that narrows.
+Only rules that keep every bit are here. `x + 0` turns -0.0 into 0.0, so it goes for integers and
 for values that are never negative alone; `x * 1`, `x - 0`, `x / 1` keep all bits.
 """
 
@@ -285,7 +286,8 @@ class NormalForm:
     def _unexpanded(self, given: fx.Node, others: Sequence[fx.Node], result: Sequence[Any]) -> fx.Node:
         """The operand without an expansion or leading sizes of 1 that the other operands imply."""
         rest = [shape(o) for o in others]
-        if given.target is A.expand.default and len(given.users) == 1 and self._covers([shape(_input(given)), *rest], result):
+        is_own = given.target is A.expand.default and len(given.users) == 1
+        if is_own and self._covers([shape(_input(given)), *rest], result):
             given = _input(given)
         sizes = list(shape(given))
         while sizes and sizes[0] == 1 and self._covers([sizes[1:], *rest], result):

@@ -151,7 +151,8 @@ class Raising(Pass):
                 letters, shape = letters[1:], shape[len(shape) - len(letters) + 1:]
             if len(letters) != len(shape) or any(sizes.setdefault(x, s) != s for x, s in zip(letters, shape,
                                                                                           strict=True)):
-                return f"{declared.name} of {site.spec.name} is {shown(value)} {shape}, not {self.shapes[declared.name]}"
+                return (f"{declared.name} of {site.spec.name} is {shown(value)} {shape}, not "
+                        f"{self.shapes[declared.name]}")
         return None
 
 

@@ -45,7 +45,7 @@ def _gate(by_sort: bool, after: bool) -> Callable[..., Any]:
         image = (table_rows[:, _FLAGS] & _IMAGE) != 0
         key = score + torch.where(image.unsqueeze(1), bias_vl, bias)
         if by_sort:
-            expert = key.sort(-1, descending=True, stable=True).indices[:, :topk]
+            expert = key.sort(dim=-1, descending=True, stable=True).indices[:, :topk]
         else:
             expert = key.topk(topk, -1).indices
         chosen = score.gather(1, expert)

@@ -1,7 +1,8 @@
 """raise_quantize_*: rounding of groups to FP8 or FP4 and back, with scales from logarithms or from bits.
 
 Bits differ from the spelling by logarithms only where a quotient of a group's largest value lies within the rounding of
-log2 at a power of two. The spellings end before the groups are flattened again. Saturation of the FP8 quotient may be there: no quotient leaves the range.
+log2 at a power of two. The spellings end before the groups are flattened again. Saturation of the FP8
+quotient may be there: no quotient leaves the range.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _sign_by_bits(value: Tensor, x: Tensor) -> Tensor:
 
 def _fp8(scale_of: Scale, saturates: bool) -> Callable[[Tensor], Tensor]:
     def spelled(x: Tensor) -> Tensor:
-        groups = x.float().unflatten(-1, (-1, 32))
+        groups = x.float().view(*x.shape[:-1], -1, 32)
         scale = scale_of(groups.abs().amax(-1, keepdim=True).clamp(min=1e-4) / 448.0)
         value = groups / scale
         value = value.clamp(-448.0, 448.0) if saturates else value
@@ -71,7 +72,7 @@ def _fp8(scale_of: Scale, saturates: bool) -> Callable[[Tensor], Tensor]:
 def _fp4_index(scale_of: Scale, rounded: Scale, signed: Callable[..., Tensor],
                saturates: bool) -> Callable[[Tensor], Tensor]:
     def spelled(x: Tensor) -> Tensor:
-        groups = x.float().unflatten(-1, (-1, 32))
+        groups = x.float().view(*x.shape[:-1], -1, 32)
         magnitude = groups.abs()
         scale = scale_of(magnitude.amax(-1, keepdim=True).clamp(min=6.0 * 2.0**-126) / 6.0)
         value = magnitude / scale
@@ -83,7 +84,7 @@ def _fp4_index(scale_of: Scale, rounded: Scale, signed: Callable[..., Tensor],
 
 def _fp4_kv(rounded: Scale, signed: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
     def spelled(x: Tensor) -> Tensor:
-        groups = x.float().unflatten(-1, (-1, 16))
+        groups = x.float().view(*x.shape[:-1], -1, 16)
         magnitude = groups.abs()
         scale = (magnitude.amax(-1, keepdim=True) / 6.0).clamp(2.0**-9, 448.0).to(FP8).float()
         return signed(rounded((magnitude / scale).clamp(max=6.0)) * scale, groups).to(x.dtype)

@@ -48,7 +48,7 @@ def _turned(first_position: Callable[[Tensor, int], Tensor], negate: bool) -> Ca
         if x.dim() == 3:
             cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
         kept = x.shape[-1] - 2 * table.shape[1]
-        pairs = x[..., kept:].float().unflatten(-1, (-1, 2))
+        pairs = x[..., kept:].float().view(*x.shape[:-1], -1, 2)
         even, odd = pairs[..., 0], pairs[..., 1]
         if inverse and negate:
             sin = -sin

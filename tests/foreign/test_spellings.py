@@ -1,4 +1,4 @@
-"""Habits of users, spelling by spelling: each is raised to the op, or refused with a reason; the op computes the same."""
+"""Habits of users: each spelling is raised to the op, which computes the same, or is refused with a reason."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ HABITS: dict[str, tuple[str, Callable[..., Any], tuple[Tensor, ...]]] = {
     "norm: times one, by one, minus nothing": ("rms_norm", lambda x, w: norm((x * 1 / 1.0) - 0, w), (X, W)),
     "norm: nothing added to squares": (
         "rms_norm", lambda x, w: x * torch.rsqrt((x * x + 0).mean(-1, keepdim=True) + EPS) * w, (X, W)),
-    "norm: in place": ("rms_norm", lambda x, w: (x * x).mean(-1, keepdim=True).add_(EPS).rsqrt_().mul(x).mul(w), (X, W)),
+    "norm: in place": (
+        "rms_norm", lambda x, w: (x * x).mean(-1, keepdim=True).add_(EPS).rsqrt_().mul(x).mul(w), (X, W)),
     "norm: three dimensions": ("rms_norm", norm, (WIDE, W)),
     "linear": ("linear", lambda x, w, s: F.linear(x, scaled(w, s)), (X, FP8, SCALE)),
     "linear: matmul with a transpose": ("linear", lambda x, w, s: x @ scaled(w, s).transpose(0, 1), (X, FP8, SCALE)),

@@ -1,4 +1,4 @@
-"""normalize_arguments, drop_no_op_views and drop_dead_calls: what they change, what they leave, and that once is enough."""
+"""normalize_arguments, drop_no_op_views, drop_dead_calls: what they change and leave; once is enough."""
 
 from __future__ import annotations
 
