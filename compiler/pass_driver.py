@@ -80,8 +80,8 @@ def _run(step: Pass, program: Program, ran: Sequence[str], foreign: bool) -> Pas
 def refuse_foreign_calls(program: Program, records: Sequence[PassRecord]) -> bool:
     """False when every call is declared, E0202 with the first that is not and what the passes said of it."""
     for method, node in foreign_calls(program):
-        raise Dsv41cError("DSV41C-E0202", f"node {node.name}", where=f"method {method}",
-                          found=f"a call of {node.target} that no pass of stage raise took{_reason(method, node, records)}",
+        found = f"a call of {node.target} that no pass of stage raise took{_reason(method, node, records)}"
+        raise Dsv41cError("DSV41C-E0202", f"node {node.name}", where=f"method {method}", found=found,
                           needed="declared ops, or ATen calls that spell them",
                           do="write it as one of the spellings in passes/raise_ops, or call the declared op")
     return False

@@ -1,7 +1,8 @@
 """The model as a user who ports another implementation writes it: plain torch, nothing of the compiler's own model.
 
 Ops over step state and paged caches have no torch spelling over packed rows, so the declared ones are called:
-row_table, take_row_table, take_rows, the attentions and window_commit, compress_pairs, entry_store, index_topk*, engram_hash,
+row_table,
+take_row_table, take_rows, the attentions and window_commit, compress_pairs, entry_store, index_topk*, engram_hash,
 engram_lookup and engram_gate (which ask the row table what the rows are), moe_experts (packed FP4 weights) and
 greedy_token (which writes the slots' tokens). Everything else is torch.
 """
