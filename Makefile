@@ -16,7 +16,7 @@ FORMATTED := $(filter %.cc %.h,$(CPP_SOURCES))
 RECITED := The checkpoint became a plan, one reservation and many frozen launches; nothing here is decided while it runs.
 DEMO := build/demo
 
-.PHONY: install demo test lint format clean gpu-artifacts gpu-check
+.PHONY: install demo test sanitize fuzz lint format clean gpu-artifacts gpu-check
 
 install: $(VENV)/.installed
 
@@ -27,7 +27,7 @@ $(VENV)/.tools: Makefile
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.tools pyproject.toml $(CPP_SOURCES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[test,lint,kernels]'
 	touch $@
 
 demo: install
@@ -39,6 +39,28 @@ demo: install
 # One thread for each worker: more than cores would only slow each other down.
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# The damage suite through a loader with AddressSanitizer and UndefinedBehaviorSanitizer, without torch.
+SANITIZERS := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+SANITIZED_HOST := build/sanitize/sanitized_host
+SANITIZED_TESTS := tests/sanitized tests/damage/test_artifact_files.py tests/damage/test_plan_mutations.py \
+	tests/unit/runtime/test_damaged_artifact.py tests/unit/runtime/test_mapped_weights.py
+
+$(SANITIZED_HOST): $(CPP_SOURCES) $(wildcard tests/native/guarded_kernels.* tests/native/sanitized_host.cc) | install
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S runtime/cpp -B build/sanitize/lib -G Ninja -DCMAKE_BUILD_TYPE=None \
+		-DDSV41C_WITH_ATEN=OFF -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCMAKE_CXX_FLAGS="$(SANITIZERS)"
+	$(BIN)/cmake --build build/sanitize/lib --target dsv41c
+	g++ -std=c++20 $(SANITIZERS) -Wall -Wextra -Iruntime/cpp/include \
+		-isystem "$$($(BIN)/python -c 'import nlohmann_json; print(nlohmann_json.get_include())')" \
+		tests/native/sanitized_host.cc tests/native/guarded_kernels.cc \
+		-Lbuild/sanitize/lib -ldsv41c '-Wl,-rpath,$$ORIGIN/lib' -o $@
+
+sanitize: $(SANITIZED_HOST)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal $(SANITIZED_TESTS) --sanitized $(SANITIZED_HOST)
+
+# libFuzzer on manifest, plan and safetensors header: FUZZ_RUNS inputs each, or with FUZZ_RUNS=0 FUZZ_SECONDS each.
+fuzz: install
+	PATH="$(CURDIR)/$(BIN):$$PATH" tools/fuzz.sh "$(CURDIR)/$(BIN)/python"
 
 lint: install
 	$(BIN)/ruff check --output-format concise .
@@ -54,9 +76,9 @@ format: install
 	$(BIN)/ruff check --fix --exit-zero .
 	$(BIN)/clang-format -i $(FORMATTED)
 
-# On a box with nvcc and no GPU: every cubin that gpu-check wants, and a warm kernel cache, under build/gpu.
+# On a box with nvcc and no GPU: every cubin that gpu-check wants, a warm kernel cache and pytest, under build/gpu.
 gpu-artifacts: install
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[kernels]' --no-build-isolation
+	$(BIN)/python tools/gen/gpu_site.py
 	$(BIN)/python tools/gen/gpu_artifacts.py
 	$(BIN)/python tools/bench/gpu_ops.py build
 	DSV41C_CACHE_DIR=build/gpu/cache $(BIN)/python tools/bench/gpu_executor.py --compile-only

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.expr import Binary, Expr
@@ -48,18 +49,39 @@ def contiguous_strides(sizes: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def total(terms: Sequence[Expr]) -> Expr:
-    """Sum of expressions, constants folded."""
-    constant = sum(t for t in terms if isinstance(t, int))
-    rest = [t for t in terms if not isinstance(t, int)]
-    if not rest:
-        return constant
-    result = rest[0]
-    for term in rest[1:]:
+    """Sum of expressions in one symbol; constants, and terms that are lines, are added up."""
+    lines = [_line(term) for term in terms]
+    symbols = [line.symbol for line in lines if line is not None and line.symbol is not None]
+    slope = sum(line.slope for line in lines if line is not None)
+    base = sum(line.base for line in lines if line is not None)
+    rest = [term for term, line in zip(terms, lines, strict=True) if line is None]
+    straight = linear_expr(slope, base, symbols[0]) if symbols else base
+    result = straight if straight != 0 or not rest else rest.pop(0)
+    for term in rest:
         result = Binary("+", result, term)
-    return result if constant == 0 else Binary("+", result, constant)
+    return result
 
 
 def round_up(expr: Expr, multiple: int) -> Expr:
-    if isinstance(expr, int):
-        return -(-expr // multiple) * multiple
+    line = _line(expr)
+    if line is not None and line.slope % multiple == 0:
+        return linear_expr(line.slope, -(-line.base // multiple) * multiple, line.symbol or "")
     return Binary("*", multiple, Binary("ceildiv", expr, multiple))
+
+
+class _Line(NamedTuple):
+    slope: int
+    base: int
+    symbol: str | None  # None for a constant
+
+
+def _line(expr: Expr) -> _Line | None:
+    """What `linear_expr` made, taken apart; None for every other form."""
+    if isinstance(expr, int):
+        return _Line(0, expr, None)
+    if isinstance(expr, str):
+        return _Line(1, 0, expr)
+    if expr.op == "*" and isinstance(expr.a, int) and isinstance(expr.b, str):
+        return _Line(expr.a, 0, expr.b)
+    inner = _line(expr.a) if expr.op == "+" and isinstance(expr.b, int) else None
+    return inner._replace(base=inner.base + expr.b) if inner is not None and isinstance(expr.b, int) else None

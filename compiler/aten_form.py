@@ -7,7 +7,8 @@ a graph may be cut where the number of rows changes.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ def trace(function: Callable[..., Any], args: Sequence[torch.Tensor]) -> fx.Grap
     mode = detect_fake_mode(list(args))
     # Python's shape functions keep symbols where some of the compiled ones bind them to the example's size.
     with mode or contextlib.nullcontext(), enable_python_dispatcher():
-        graph = make_fx(function, core_aten_decompositions(), tracing_mode="real")(*args).graph
+        graph = make_fx(function, _decompositions(), tracing_mode="real")(*args).graph
     _make_functional(graph)
     return graph
 
@@ -50,6 +51,12 @@ def lowered(graph: fx.Graph) -> fx.Graph:
         copies[node].meta = {"val": None, **old.meta}  # a call without results has no value
     _read_sizes_early(named)
     return named
+
+
+@functools.cache
+def _decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """Making the table takes a quarter of a second: a spelling is traced often."""
+    return dict(core_aten_decompositions())
 
 
 def _moving(node: fx.Node) -> list[str]:

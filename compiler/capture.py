@@ -1,7 +1,8 @@
-"""Captures the model once with torch.export and returns its graph with named placeholders."""
+"""Captures the model, and its draft, once with torch.export and returns graphs with named placeholders."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -10,12 +11,15 @@ from torch.export import Dim, export
 from torch.export.graph_signature import InputKind
 
 from dsv41c.compiler.aten_form import lowered
+from dsv41c.compiler.model.draft import DraftModel
 from dsv41c.compiler.ops import catalog as _catalog  # noqa: F401  registers torch.ops.dsv41c
 from dsv41c.compiler.program import Origin, is_plain, memory_root, op_name
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 _EXAMPLE_ROWS = 13  # any size but 0 and 1, which export would specialise on
-_INPUTS = {"upload": (5,), "keep_rows": (), "logit_rows": ()}
+_Inputs = Mapping[str, tuple[int, ...]]  # name to the sizes behind the rows
+_INPUTS: _Inputs = {"upload": (5,), "keep_rows": (), "logit_rows": ()}
+_DRAFT_INPUTS: _Inputs = {"upload": (5,)}
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,16 @@ def capture(model: nn.Module, max_rows: int) -> Captured:
     `state`. What it calls besides declared ops stays in the program as ATen calls of one form, for the passes of stage
     raise. E0202 for what could never become an op: ATen calls on state, other calls, constants made from Python values.
     """
-    examples = tuple(torch.zeros(_EXAMPLE_ROWS, *tail, dtype=torch.int32, device="meta") for tail in _INPUTS.values())
+    return Captured(_exported(model, _INPUTS, max_rows), ("logits", "tokens"))
+
+
+def capture_draft(model: DraftModel, max_groups: int) -> Captured:
+    """The draft as a program of its own, over groups instead of rows. Errors as for `capture`."""
+    return Captured(_exported(model, _DRAFT_INPUTS, max_groups), ("draft_tokens", "confidence"))
+
+
+def _exported(model: nn.Module, inputs: _Inputs, max_rows: int) -> fx.Graph:
+    examples = tuple(torch.zeros(_EXAMPLE_ROWS, *tail, dtype=torch.int32, device="meta") for tail in inputs.values())
     # One named symbol for all row arrays: separate symbols would never be unified by opaque ops.
     # Its range must hold the example; the methods carry their own bounds.
     rows = Dim("rows", min=1, max=max(max_rows, 2 * _EXAMPLE_ROWS))
@@ -43,17 +56,17 @@ def capture(model: nn.Module, max_rows: int) -> Captured:
         found = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise Dsv41cError("DSV41C-E0201", "capture of the model", found=found,
                           needed="a program free of data-dependent control flow", do="report this as a bug") from error
-    graph = _named(exported)
+    graph = _named(exported, inputs)
     if not all(map(is_plain, graph.nodes)):
         graph = lowered(graph)
         _check_calls(graph)
-    return Captured(graph, ("logits", "tokens"))
+    return graph
 
 
-def _named(exported: torch.export.ExportedProgram) -> fx.Graph:
+def _named(exported: torch.export.ExportedProgram, names: _Inputs) -> fx.Graph:
     """Attach origin and plain name to each placeholder, from the signature."""
     kinds = {spec.arg.name: spec for spec in exported.graph_signature.input_specs}
-    inputs = iter(_INPUTS)
+    inputs = iter(names)
     for node in exported.graph.nodes:
         if node.op != "placeholder":
             continue

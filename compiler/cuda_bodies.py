@@ -15,6 +15,7 @@ from dsv41c.compiler.ops.spec import OpSpec
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.expr import Expr
 
+Launch = built.KernelSource | built.Copy | built.Memset
 FUSED_OPS = frozenset({"mega_mhc", "rmsnorm_mxfp8", "norm_rope_store"})
 
 
@@ -39,22 +40,27 @@ class CudaBodies:
         found = None if spec.name in self.fallback else self._sources(spec, args)
         if found is None:
             return None
-        kernels, scratch_bytes = found
-        launches = []
-        for kernel in kernels:
-            compiled = build_kernel(kernel, self.target, self.cache)
-            self.cubins[compiled.digest] = compiled.cubin
-            launches.append(_launch(compiled))
-        return BuiltBody(schema.CudaBody(tuple(launches)), scratch_bytes)
+        launches, scratch_bytes = found
+        return BuiltBody(schema.CudaBody(tuple(self._node(launch) for launch in launches)), scratch_bytes)
 
-    def _sources(self, spec: OpSpec, args: Sequence[Any]) -> tuple[tuple[built.KernelSource, ...], Expr] | None:
+    def _node(self, launch: Launch) -> schema.CudaNode:
+        match launch:
+            case built.Copy():
+                return schema.CudaCopy(_pointer(launch.target), _pointer(launch.source), launch.bytes)
+            case built.Memset():
+                return schema.CudaMemset(_pointer(launch.target), launch.value, launch.bytes)
+        compiled = build_kernel(launch, self.target, self.cache)
+        self.cubins[compiled.digest] = compiled.cubin
+        return _launch(compiled)
+
+    def _sources(self, spec: OpSpec, args: Sequence[Any]) -> tuple[tuple[Launch, ...], Expr] | None:
         """The fused kernels of the Mega ops, and the plain kernel of every other op: plain ones give a row the same
         bits in every bucket, which the fused gate, whose splits depend on the rows, does not."""
         fused = find_kernels(spec.name, args) if spec.name in self.fused else None
         if fused is not None:
             return fused.launches, fused.scratch_bytes
         plain = cuda_source(spec, args)
-        return None if plain is None else (plain.kernels, plain.scratch_bytes)
+        return None if plain is None else (plain.launches, plain.scratch_bytes)
 
 
 def _launch(kernel: built.CompiledKernel) -> schema.CudaLaunch:
@@ -75,3 +81,13 @@ def _param(param: built.Param) -> schema.CudaParam:
             return schema.Int64Param(value)
         case built.Float(value=number):
             return schema.FloatParam(number.hex())
+        case built.TensorMap():
+            return schema.TensorMapParam(
+                _pointer(param.tensor), param.dtype, param.sizes, param.strides, param.box, param.element_strides,
+                param.interleave, param.swizzle, param.l2_promotion, param.oob_fill)
+
+
+def _pointer(pointer: built.Pointer) -> schema.Pointer:
+    if isinstance(pointer, built.Tensor):
+        return schema.TensorParam(pointer.index)
+    return schema.ScratchParam(pointer.offset)

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
 from dsv41c.compiler.artifact import Packed, SelfTest, write_artifact
 from dsv41c.compiler.capture import capture
 from dsv41c.compiler.checkpoint.view import CheckpointView, without_data
+from dsv41c.compiler.config import ModelConfig
 from dsv41c.compiler.cuda_bodies import CudaBodies
 from dsv41c.compiler.eager import EagerModel
 from dsv41c.compiler.kernels.cache_directory import cache_directory
 from dsv41c.compiler.lower import lower
 from dsv41c.compiler.methods import build_methods
-from dsv41c.compiler.model.state import make_state, state_specs
+from dsv41c.compiler.model.state import StateSpec, make_state, state_specs
 from dsv41c.compiler.model.transformer import Transformer
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.output_directory import refuse_existing
 from dsv41c.compiler.pass_driver import PassRecord
 from dsv41c.compiler.pipeline import run_pipeline
+from dsv41c.compiler.program import Program
 from dsv41c.compiler.weight_map import map_weights
-from dsv41c.compiler.weights import Recipe, load_weights, weight_recipes, weight_shapes
+from dsv41c.compiler.weights import Recipe, WeightsOnDemand, load_weights, weight_recipes, weight_shapes
+from dsv41c.passes.base import Pass, PassResult
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.verify import verify
 
@@ -43,16 +47,33 @@ class Compiled:
     passes: tuple[PassRecord, ...]
 
 
-def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progress) -> Compiled:
-    """Capture, rewrite, cut and lower. Reads headers only; no weight bytes."""
+class Watch(Protocol):
+    """Sees the program before the first pass and after each one."""
+
+    def captured(self, program: Program) -> None: ...
+
+    def passed(self, step: Pass, before: Program, result: PassResult) -> None: ...
+
+
+def capture_program(config: ModelConfig, options: CompileOptions, weights: Mapping[str, torch.Tensor],
+                    specs: tuple[StateSpec, ...]) -> Program:
+    """The model cut into methods, before any pass. Of `weights` the shapes and dtypes are read."""
+    model = Transformer(config, options, weights, make_state(specs, "meta"))
+    return build_methods(capture(model, options.max_num_batched_tokens), options)
+
+
+def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progress,
+                 watch: Watch | None = None) -> Compiled:
+    """Capture, cut, rewrite and lower. Reads headers only; no weight bytes."""
     options = options.resolved(view.config)
     recipes = weight_recipes(view, options)
     specs = state_specs(view.config, options, backtrack=0, draft=False)
-    model = Transformer(view.config, options, weight_shapes(view, recipes), make_state(specs, "meta"))
     progress("capturing the model")
-    captured = capture(model, options.max_num_batched_tokens)
-    progress("cutting methods and running passes")
-    piped = run_pipeline(build_methods(captured, options), options.without)
+    program = capture_program(view.config, options, weight_shapes(view, recipes), specs)
+    if watch is not None:
+        watch.captured(program)
+    progress("running passes")
+    piped = run_pipeline(program, options.without, None if watch is None else watch.passed)
     progress("lowering to a plan")
     provenance = schema.Provenance(view.model_digest, options.to_json(), producer())
     cuda = None
@@ -66,7 +87,8 @@ def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progre
                     cuda.cubins if cuda else {}, piped.records)
 
 
-def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, progress: Progress) -> Compiled:
+def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, progress: Progress,
+                       watch: Watch | None = None) -> Compiled:
     """Write the artifact directory `output`, which must not exist (E0605)."""
     refuse_existing(output, "DSV41C-E0605")
     view = CheckpointView.open(checkpoint)
@@ -74,23 +96,26 @@ def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, 
         raise without_data(checkpoint)
     if not options.plan_only:
         view.token_map()  # refused before the long work
-    compiled = compile_plan(view, options, progress)
+    compiled = compile_plan(view, options, progress, watch)
     if options.plan_only:
         progress("writing the plan")
         write_artifact(output, compiled.plan, view, compiled.options, Packed(compiled.cubins, compiled.passes))
         return compiled
-    progress("reading weights")
-    weights = load_weights(view, compiled.recipes)
-    progress("recording the self-test")
-    self_test = record_self_test(view, compiled.options, weights)
-    progress("writing weights and plan")
     mapping = map_weights(view, compiled.recipes) if options.weights == "map" else None
+    elsewhere = mapping.names if mapping else frozenset()
+    progress("reading weights")
+    weights = load_weights(view, {name: r for name, r in compiled.recipes.items() if name not in elsewhere})
+    progress("recording the self-test")
+    self_test = record_self_test(view, compiled.options,
+                                 WeightsOnDemand(view, compiled.recipes) if mapping else weights)
+    progress("writing weights and plan")
     packed = Packed(compiled.cubins, compiled.passes, weights, self_test, mapping)
     write_artifact(output, compiled.plan, view, compiled.options, packed)
     return compiled
 
 
-def record_self_test(view: CheckpointView, options: CompileOptions, weights: dict[str, torch.Tensor]) -> SelfTest:
+def record_self_test(view: CheckpointView, options: CompileOptions,
+                     weights: dict[str, torch.Tensor] | WeightsOnDemand) -> SelfTest:
     """Greedy tokens of the eager model for one prompt of fixed ids, to be repeated by the executor."""
     config, limit = view.config, options.max_model_len or 0
     prompt = [(7 * i + 3) % config.vocab_size for i in range(max(1, min(12, limit - _SELF_TEST_TOKENS)))]

@@ -8,12 +8,11 @@ import numpy as np
 import torch
 
 from dsv41c.compiler.config import ModelConfig
-from dsv41c.compiler.model.draft import Drafts, draft_block, markov_chain
-from dsv41c.compiler.model.scope import Scope
+from dsv41c.compiler.model.draft import DraftModel, Drafts
+from dsv41c.compiler.model.scope import TensorTree
 from dsv41c.compiler.model.state import make_state, state_specs
-from dsv41c.compiler.model.step import StepRows
 from dsv41c.compiler.model.transformer import Transformer
-from dsv41c.compiler.ops.rows import RowColumn
+from dsv41c.compiler.ops.rows import UploadColumn
 from dsv41c.compiler.options import CompileOptions
 
 START = 1
@@ -22,13 +21,14 @@ START = 1
 class EagerModel:
     """Holds weights and state; one call of `step` is one packed step. Slots and pages are the caller's."""
 
-    def __init__(self, config: ModelConfig, options: CompileOptions, weights: Mapping[str, torch.Tensor],
+    def __init__(self, config: ModelConfig, options: CompileOptions, weights: Mapping[str, torch.Tensor] | TensorTree,
                  backtrack: int = 0, draft: bool = False) -> None:
         self.config = config
         self.options = options.resolved(config)
         self.state = make_state(state_specs(config, self.options, backtrack, draft), "cpu")
         self.weights = weights
         self.module = Transformer(config, self.options, weights, self.state)
+        self.drafter = DraftModel(config, self.options, weights, self.state)
 
     def step(self, upload: np.ndarray, keep_rows: np.ndarray | None = None,
              logit_rows: np.ndarray | None = None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -52,30 +52,15 @@ class EagerModel:
 
     def draft(self, slots: Sequence[int], golden: Sequence[int]) -> Drafts:
         """Greedy drafts for the newest sampled token `golden[i]` of each slot, whose position is not committed yet."""
-        config = self.config
-        rows = draft_rows(config, slots, golden, [int(self.state["slot_position"][s]) for s in slots])
-        weights = Scope(self.module.weights)
-        step = StepRows(torch.from_numpy(rows), Scope(self.module.state), weights.below("constants"))
+        upload = np.zeros((len(slots), len(UploadColumn)), dtype=np.int32)
+        upload[:, UploadColumn.SLOT], upload[:, UploadColumn.TOKEN], upload[:, UploadColumn.PAGE] = slots, golden, -1
         with torch.inference_mode():
-            hidden, logits = draft_block(config, self.module.numerics, weights, step)
-            return markov_chain(config, weights, torch.tensor(golden), hidden, logits)
+            return Drafts(*self.drafter(torch.from_numpy(upload)))
 
     def rollback(self, slot: int, length: int) -> None:
         """Forget everything from position `length` on. Rings keep `backtrack` rows more than they need and all
         other state is read by position only, so the next position is all there is to reset."""
         self.state["slot_position"][slot] = length
-
-
-def draft_rows(config: ModelConfig, slots: Sequence[int], golden: Sequence[int], lengths: Sequence[int]) -> np.ndarray:
-    """Row table int32 `[slots*block, 8]` of draft rows `[golden, noise, ...]` at positions length.."""
-    block = config.dspark_block_size
-    rows = np.zeros((len(slots), block, len(RowColumn)), dtype=np.int32)
-    for i, (slot, token, length) in enumerate(zip(slots, golden, lengths, strict=True)):
-        rows[i, :, RowColumn.SLOT], rows[i, :, RowColumn.BASE], rows[i, :, RowColumn.COUNT] = slot, length, block
-        rows[i, :, RowColumn.POSITION] = length + np.arange(block)
-        rows[i, :, RowColumn.FIRST_ROW] = i * block
-        rows[i, :, RowColumn.TOKEN] = [token, *[config.dspark_noise_token_id] * (block - 1)]
-    return rows.reshape(-1, len(RowColumn))
 
 
 def request_rows(slot: int, tokens: Sequence[int], position: int, options: CompileOptions) -> np.ndarray:

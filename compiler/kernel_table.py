@@ -1,7 +1,7 @@
 """KernelTable: one plan kernel per distinct (op, static attributes, tensor shapes in rows), built on first use.
 
 On the CPU a body is native or an ATen composite; on a CUDA target it is CUDA or, where no kernel exists yet, the
-composite again.
+composite again. A fused op without a kernel of its own is the sequence of its primitives on every target.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dsv41c.compiler.affine import PROBE_ROWS, fit
 from dsv41c.compiler.composite import build_composite
 from dsv41c.compiler.cuda_bodies import CudaBodies
 from dsv41c.compiler.ops.spec import OpSpec
+from dsv41c.compiler.sequence import build_sequence
 from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
@@ -52,6 +53,9 @@ class KernelTable:
                 return schema.Kernel(name, attributes, compiled.body, compiled.scratch_bytes)
             if spec.native is not None:
                 raise _no_body(name, self._cuda.target)
+        if spec.composition is not None:
+            sequence = build_sequence(spec, make_args, self.find, self.kernels)
+            return schema.Kernel(name, attributes, sequence.body, sequence.scratch_bytes)
         if spec.native is None:
             built = build_composite(name, spec.reference, make_args)
             return schema.Kernel(name, attributes, built.body, built.scratch_bytes)

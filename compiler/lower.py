@@ -11,14 +11,11 @@ from dsv41c.compiler.kernel_table import KernelTable
 from dsv41c.compiler.lower_method import MethodLowering, Tables
 from dsv41c.compiler.model.state import StateSpec
 from dsv41c.compiler.ops.catalog import OPS
-from dsv41c.compiler.program import Method, Program
+from dsv41c.compiler.program import FLOWS, Method, Program
 from dsv41c.graphs.buckets import ladder, prefill_ladder
 from dsv41c.graphs.memory import aligned
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.verify_tables import FEATURE_OF_BODY
-
-FLOWS = (schema.Flow("decode", ("decode",), "all_rows_output"),
-          schema.Flow("prefill", ("encoder", "decoder", "head"), "nothing"))
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -77,7 +78,8 @@ class MethodLowering:
             if position < len(self.method.outputs):
                 fixed[node] = self._io_storage
             else:
-                fixed[node] = self._bridge_storage
+                name = self.method.bridges_out[position - len(self.method.outputs)]  # a pass may rename the node
+                fixed[node] = functools.partial(self._bridge_storage, name)
         return fixed
 
     def _check_results(self) -> None:
@@ -93,9 +95,9 @@ class MethodLowering:
     def _io_storage(self, node: fx.Node) -> schema.Storage:
         return schema.IoStorage(self.tables.io_offset(self._bytes_at_bound(node.meta["val"])))
 
-    def _bridge_storage(self, node: fx.Node) -> schema.Storage:
+    def _bridge_storage(self, name: str, node: fx.Node) -> schema.Storage:
         sizes = tuple(self._at_bound(s) for s in self._sizes(node.meta["val"]))
-        return schema.BridgeStorage(self.tables.bridge(node.name, node.meta["val"].dtype, sizes))
+        return schema.BridgeStorage(self.tables.bridge(name, node.meta["val"].dtype, sizes))
 
     def _placeholder(self, node: fx.Node) -> None:
         origin, name, val = node.meta["origin"], node.meta["name"], node.meta["val"]

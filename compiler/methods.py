@@ -22,10 +22,15 @@ def build_methods(captured: Captured, options: CompileOptions) -> Program:
     most, seqs = options.max_num_batched_tokens, options.max_num_seqs
     cut = [("encoder", "rows", Symbol("T", 1, most)), ("decoder", "kept_rows", Symbol("R", 1, most)),
            ("head", "output_rows", Symbol("L", 1, seqs))]
-    methods = {"decode": _uncut(captured, Symbol("D", 1, seqs))}
+    methods = {"decode": _whole(captured, "decode", "rows", Symbol("D", 1, seqs))}
     for index, (name, axis, symbol) in enumerate(cut):
         methods[name] = _piece(captured, name, axis, symbol, index, stage)
     return Program(methods)
+
+
+def build_draft_method(captured: Captured, options: CompileOptions) -> Method:
+    """The captured draft, uncut, over groups of rows."""
+    return _whole(captured, "draft", "groups", Symbol("G", 1, options.max_num_seqs))
 
 
 def _boundary(node: fx.Node) -> str | None:
@@ -69,7 +74,8 @@ def _check_effect_order(graph: fx.Graph, stage: Mapping[fx.Node, int]) -> None:
             latest[source] = max(before[0], stage[node]), max(before[1], stage[node] if is_write else 0)
 
 
-def _uncut(captured: Captured, symbol: Symbol) -> Method:
+def _whole(captured: Captured, name: str, axis: str, symbol: Symbol) -> Method:
+    """The program uncut, boundaries left out."""
     graph = fx.Graph()
     copied: dict[fx.Node, fx.Node] = {}
     for node in captured.graph.nodes:
@@ -84,7 +90,7 @@ def _uncut(captured: Captured, symbol: Symbol) -> Method:
             continue
         copied[node] = _copy(graph, node, copied.__getitem__)
     _finish(graph, [copied[n] for n in _returned(captured.graph)])
-    return Method("decode", "rows", symbol, graph, captured.outputs, ())
+    return Method(name, axis, symbol, graph, captured.outputs, ())
 
 
 def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,
@@ -92,22 +98,16 @@ def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,
     """Nodes of one stage. Values that the next stage's takes read leave through bridges."""
     graph = fx.Graph()
     copied: dict[fx.Node, fx.Node] = {}
-
-    def resolve(node: fx.Node) -> fx.Node:
-        if node not in copied and (node.op == "placeholder" or node in stage):
-            copied[node] = _enter(graph, node, stage, index)
-        elif node not in copied:
-            copied[node] = _copy(graph, node, resolve)
-        return copied[node]
-
-    for node in captured.graph.nodes:
-        if node.op == "output" or stage.get(node) != index:
-            continue
+    inside = _computed(captured.graph, stage, index)
+    made = set(inside)
+    for node in inside:  # placeholders stand first: whatever a call reads from outside exists from the start
         for source in node.all_input_nodes:
             if source in stage and stage[source] != index and _boundary(node) is None:
                 raise _crossing(node, source)
-            resolve(source)
-        copied[node] = _copy(graph, node, resolve)
+            if source not in copied and source not in made:
+                copied[source] = _enter(graph, source, stage, index)
+    for node in inside:
+        copied[node] = _copy(graph, node, copied.__getitem__)
     bridges = _bridge_sources(captured.graph, stage, index)
     results = {n: output for output, n in zip(captured.outputs, _returned(captured.graph), strict=True)
                if stage[n] == index}
@@ -115,6 +115,16 @@ def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,
         raise _crossing(next(iter(results.keys() & set(bridges))), captured.graph.find_nodes(op="output")[0])
     _finish(graph, [copied[n] for n in (*results, *bridges)])
     return Method(name, axis, symbol, graph, tuple(results.values()), tuple(n.name for n in bridges))
+
+
+def _computed(graph: fx.Graph, stage: Mapping[fx.Node, int], index: int) -> list[fx.Node]:
+    """The calls of a piece in order: those of its stage, and what they read that comes from weights alone."""
+    needed: set[fx.Node] = set()
+    for node in reversed(list(graph.nodes)):
+        is_read = node not in stage and not needed.isdisjoint(node.users)
+        if node.op == "call_function" and (stage.get(node) == index or is_read):
+            needed.add(node)
+    return [n for n in graph.nodes if n in needed]
 
 
 def _enter(graph: fx.Graph, node: fx.Node, stage: Mapping[fx.Node, int], index: int) -> fx.Node:

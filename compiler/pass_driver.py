@@ -132,7 +132,7 @@ def check_order(passes: Sequence[Pass], left_out: Iterable[str] = ()) -> None:
 def _order(step: Pass, found: str) -> Dsv41cError:
     return Dsv41cError("DSV41C-E0304", f"order of pass {step.name}", found=found,
                        needed="each pass once, behind what it requires, in the order of the stages",
-                       do="correct the tuple in compiler/pipeline.py")
+                       do="correct the order (that of compile is the tuple in compiler/pipeline.py)")
 
 
 def select(passes: Sequence[Pass], without: Iterable[str]) -> tuple[Pass, ...]:

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
+from dsv41c.runtime.plan.schema import Flow
+
 PLAIN = (torch.ops.aten.view.default, operator.getitem, torch.ops.aten.sym_size.int)
+
+# The first flow that fits a step is taken.
+FLOWS = (Flow("decode", ("decode",), "all_rows_output"), Flow("prefill", ("encoder", "decoder", "head"), "nothing"))
 
 
 class Origin(enum.Enum):

@@ -53,7 +53,7 @@ class PlanReference:
         given = [None if t is None else self._value(method, t.value, values, rows)
                  for t in tensors if not isinstance(t, schema.Out)]
         results = self.call(method, launch, spec, _arguments(spec, kernel, given))
-        flat = () if results is None else results if isinstance(results, tuple) else (results,)
+        flat = () if results is None else results if isinstance(results, tuple | list) else (results,)
         outs = [t.value for t in tensors if isinstance(t, schema.Out)]
         for index, result in zip(outs, flat, strict=True):
             self._store(method, index, values, result)

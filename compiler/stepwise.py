@@ -129,7 +129,7 @@ def _same_bits(found: np.ndarray, expected: torch.Tensor) -> bool:
 
 
 def _flat(results: Any) -> list[torch.Tensor]:
-    return [] if results is None else list(results) if isinstance(results, tuple) else [results]
+    return [] if results is None else list(results) if isinstance(results, tuple | list) else [results]
 
 
 def _differs(launch: str, found: str, needed: str) -> Dsv41cError:

@@ -94,7 +94,7 @@ def record_reference(reference: Callable[..., Any], args: Sequence[Any]) -> Reco
             recording.inputs.append(recorder.record(argument))
     with torch.no_grad(), recorder:
         result = reference(*args)
-    results = result if isinstance(result, tuple) else (result,)
+    results = () if result is None else result if isinstance(result, tuple | list) else (result,)
     recording.outputs = [recorder.record(r) for r in results]
     recording.calls = recorder.calls
     return recording

@@ -11,6 +11,7 @@ import torch
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.config import ModelConfig
 from dsv41c.compiler.model.rotary import rotary_table
+from dsv41c.compiler.model.scope import TensorTree
 from dsv41c.compiler.options import CompileOptions
 
 TORCH_DTYPES = {"BF16": torch.bfloat16, "F32": torch.float32, "F8_E4M3": torch.float8_e4m3fn,
@@ -95,6 +96,20 @@ def load_weight(view: CheckpointView, recipe: Recipe) -> torch.Tensor:
 
 def load_weights(view: CheckpointView, recipes: Mapping[str, Recipe]) -> dict[str, torch.Tensor]:
     return {name: load_weight(view, recipe) for name, recipe in recipes.items()}
+
+
+class WeightsOnDemand(TensorTree):
+    """Weights of a model that are made when an op asks for them: one that lies together stays where the checkpoint is
+    mapped, and a stack of experts lives as long as its op. Constants are held."""
+
+    def __init__(self, view: CheckpointView, recipes: Mapping[str, Recipe]) -> None:
+        super().__init__(load_weights(view, {name: recipe for name, recipe in recipes.items() if recipe.constant}))
+        self._view, self._recipes = view, recipes
+
+    def get_buffer(self, target: str) -> torch.Tensor:
+        """The tensor under its plan name."""
+        recipe = self._recipes[target]
+        return super().get_buffer(target) if recipe.constant else load_weight(self._view, recipe)
 
 
 def weight_shapes(view: CheckpointView, recipes: Mapping[str, Recipe]) -> dict[str, torch.Tensor]:

@@ -40,7 +40,7 @@ class Manifest:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise _missing(path, error) from error
+            raise missing(path, error) from error
         found, needed = hashlib.sha256(data).hexdigest(), self.fields.get("plan_digest")
         if found != needed:
             raise Dsv41cError("DSV41C-E0602", f"plan {path}", found=f"digest {found}", needed=f"digest {needed}",
@@ -66,7 +66,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
     try:
         fields = json.loads(path.read_bytes())
     except OSError as error:
-        raise _missing(path, error) from error
+        raise missing(path, error) from error
     except (ValueError, RecursionError) as error:
         raise _malformed(path, str(error)) from error
     if not isinstance(fields, dict):
@@ -74,7 +74,8 @@ def read_json(path: Path) -> Mapping[str, Any]:
     return fields
 
 
-def _missing(path: Path, error: OSError) -> Dsv41cError:
+def missing(path: Path, error: OSError) -> Dsv41cError:
+    """E0601: a file of an artifact cannot be read."""
     return Dsv41cError("DSV41C-E0601", f"artifact file {path}", found=error.strerror or str(error),
                        needed="what `dsv41c compile` wrote", do="check the path, or compile again")
 

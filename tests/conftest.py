@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +20,61 @@ MakeCheckpoint = Callable[..., Path]
 CompiledArtifact = Callable[..., Path]
 OncePerRun = Callable[[str, dict[str, Any], Callable[[Path], object]], Path]
 
-_NOT_RUN = pytest.StashKey[int]()
+_NOT_RUN = pytest.StashKey[dict[str, int]]()
+_WHY = {"gpu": "no CUDA device here", "sanitized": "--sanitized HOST was not given: see `make sanitize`"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--sanitized", metavar="HOST", type=Path,
+                     help="every artifact that a test opens goes through this build of tests/native too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without a CUDA device, gpu tests are left out and counted: the summary says how many."""
-    gpu = [item for item in items if item.get_closest_marker("gpu")]
-    if not gpu or Path("/dev/nvidiactl").exists():
+    """Without a CUDA device gpu tests, and without a host the sanitized ones are left out and counted."""
+    absent = [name for name, is_there in (("gpu", Path("/dev/nvidiactl").exists()),
+                                          ("sanitized", config.getoption("sanitized"))) if not is_there]
+    left_out = {name: [item for item in items if item.get_closest_marker(name)] for name in absent}
+    gone = [item for group in left_out.values() for item in group]
+    if not gone:
         return
-    items[:] = [item for item in items if item not in gpu]
-    config.hook.pytest_deselected(items=gpu)
-    config.stash[_NOT_RUN] = len(gpu)
+    items[:] = [item for item in items if item not in gone]
+    config.hook.pytest_deselected(items=gone)
+    config.stash[_NOT_RUN] = {name: len(group) for name, group in left_out.items() if group}
     if hasattr(config, "workeroutput"):
-        config.workeroutput["gpu_not_run"] = len(gpu)
+        config.workeroutput["not_run"] = config.stash[_NOT_RUN]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Every parallel worker collects all tests, so that any of them knows the number."""
-    node.config.stash[_NOT_RUN] = getattr(node, "workeroutput", {}).get("gpu_not_run", 0)
+    node.config.stash[_NOT_RUN] = getattr(node, "workeroutput", {}).get("not_run", {})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if count := config.stash.get(_NOT_RUN, 0):
-        terminalreporter.write_line(f"gpu tests not run: {count} (no CUDA device here)")
+    for name, count in config.stash.get(_NOT_RUN, {}).items():
+        terminalreporter.write_line(f"{name} tests not run: {count} ({_WHY[name]})")
+
+
+@pytest.fixture(scope="session")
+def sanitized_host(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The loader in a process of its own, built with sanitizers; only with --sanitized."""
+    from tests.sanitized_host import SanitizedHost
+
+    host = SanitizedHost(request.config.getoption("sanitized").resolve())
+    yield host
+    host.close()
+
+
+@pytest.fixture(autouse=True)
+def _through_sanitizers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --sanitized, whatever this process opens for the CPU is opened by the sanitized loader as well."""
+    if not request.config.getoption("sanitized"):
+        return
+    from dsv41c.runtime.binding import interface
+    from tests.sanitized_host import through
+
+    host = request.getfixturevalue("sanitized_host")
+    monkeypatch.setattr(interface(), "open", through(host, interface().open))
 
 
 @pytest.fixture(scope="session")

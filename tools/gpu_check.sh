@@ -1,6 +1,6 @@
 #!/bin/bash
-# `make gpu-check`: on a machine with a GPU, builds the native part against the torch that is there, then checks and
-# times everything. Short tables last; JSON and logs go to $OUT (build/gpu-out by default).
+# `make gpu-check`: on a machine with a GPU, builds the native part against the torch that is there, then checks, runs
+# the tests marked gpu and times everything. Short tables last; JSON and logs go to $OUT (build/gpu-out by default).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export OUT="${OUT:-$PWD/build/gpu-out}" PYTHONUNBUFFERED=1
@@ -24,6 +24,7 @@ run() { # name, command...
   grep -v 'TileLang' "$OUT/$name.log" | tail -n "${LINES_SHOWN:-12}" | cut -c1-400
 }
 run ops timeout 200 "$python" tools/bench/gpu_ops.py run
+run tests timeout 400 "$python" -m pytest -q -m gpu -p no:cacheprovider tests/gpu
 run executor timeout 400 "$python" tools/bench/gpu_executor.py "$@"
 [ -n "${SKIP_KERNELS:-}" ] || LINES_SHOWN=40 run kernels timeout 250 "$python" tools/bench/kernels.py
 exit $status

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from dsv41c.compiler.kernels import nvcc, tilelang_lowering
@@ -22,12 +23,14 @@ from dsv41c.compiler.kernels.source import (
     Param,
     Scratch,
     Tensor,
+    TensorMap,
 )
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.expr import Binary, Expr
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "pointer": (Tensor, Scratch), "int": (Int32,), "int32_t": (Int32,), "int64_t": (Int64,), "float": (Float,),
+    "__grid_constant__ const CUtensorMap": (TensorMap,),
 }
 _INCLUDE = re.compile(r'^#include "([\w.]+)"', re.MULTILINE)
 
@@ -67,18 +70,19 @@ def _texts(source: KernelSource) -> list[str]:
 
 
 def _build(source: KernelSource, target: str) -> CompiledKernel:
+    maps: Mapping[str, tilelang_lowering.LoweredMap] = {}
     if source.is_tilelang:
         lowered = tilelang_lowering.lower(source, target)
         text, options = lowered.text, list(tilelang_lowering.HEADER_WARNINGS)
         options += [f"-I{d}" for d in tilelang_lowering.include_directories()]
-        sizes = (lowered.grid, lowered.block, lowered.shared_bytes)
+        sizes, maps = (lowered.grid, lowered.block, lowered.shared_bytes), lowered.maps
     else:
         text = source.path.read_text(encoding="utf-8")
         options = [f"-I{ROOT / 'cuda'}", *(f"-D{name}={value}" for name, value in source.constants)]
         sizes = (source.grid, source.block, source.shared_bytes)
     signature = nvcc.parse_signature(text, source.file)
     bindings = dict(source.bindings)
-    params = _bind(source, signature, bindings)
+    params = _bind(source, signature, _with_maps(source, bindings, maps))
     compiled = nvcc.compile_text(text, target, options, source.file)
     if compiled.spill_bytes > source.spill_limit_bytes:
         raise Dsv41cError(
@@ -102,6 +106,21 @@ def _bind(source: KernelSource, signature: nvcc.Signature, bindings: Mapping[str
         if not isinstance(bindings[name], _KINDS.get(kind, ())):
             raise _mismatch(source, f"parameter {name} of type {kind}", f"another binding than {bindings[name]}")
     return tuple(bindings[name] for name in names)
+
+
+def _with_maps(
+    source: KernelSource, bindings: Mapping[str, Param], maps: Mapping[str, tilelang_lowering.LoweredMap]
+) -> dict[str, Param]:
+    """The bindings with a map in the place of each tensor that the kernel takes by map."""
+    result = {name: param for name, param in bindings.items() if name not in {m.tensor for m in maps.values()}}
+    for name, lowered in maps.items():
+        pointer = bindings.get(lowered.tensor)
+        if not isinstance(pointer, Tensor | Scratch):
+            raise _mismatch(source, f"tensor map {name} of {lowered.tensor}", f"a pointer, not {pointer}")
+        fields = asdict(lowered) | {"tensor": pointer}
+        fields |= {key: tuple(_substitute(e, bindings) for e in getattr(lowered, key)) for key in ("sizes", "strides")}
+        result[name] = TensorMap(**fields)
+    return result
 
 
 def _mismatch(source: KernelSource, found: str, needed: str) -> Dsv41cError:

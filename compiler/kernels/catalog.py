@@ -40,7 +40,8 @@ SERIAL_ROWS = 512  # above, a thread takes a row's Sinkhorn, 32 rows a block; be
 PARTIAL_BYTES = 4 * 25
 
 
-def mega_mhc(hidden: int, iterations: int, rms_eps: float, hc_eps: float) -> OpKernels:
+def mega_mhc(hidden: int, iterations: int, rms_eps: float, hc_eps: float, maps: bool = False) -> OpKernels:
+    """`maps`: the second configuration of the first launch, whose mix weights come through a tensor map."""
     all_chunks = hidden // 64
     tiles = _max(1, _ceildiv(ROWS, 64))
     whole_wave = _ceildiv(all_chunks, _max(1, _floordiv(2 * SMS, tiles)))
@@ -48,8 +49,9 @@ def mega_mhc(hidden: int, iterations: int, rms_eps: float, hc_eps: float) -> OpK
     splits = _ceildiv(all_chunks, chunks)
     collapsed_bytes = _mul(ROWS, 2 * hidden)
     first = KernelSource(
-        file="mhc/post_mix.py", constants=(("hidden", hidden),),
-        spill_limit_bytes=48,  # 8 for sm_90a, as measured; more registers would halve the blocks of an SM
+        file="mhc/post_mix.py", constants=(("hidden", hidden), *((("maps", 1),) if maps else ())), tensor_maps=maps,
+        # 8 without maps for sm_90a, as measured, 280 with them: more registers would halve the blocks of an SM.
+        spill_limit_bytes=288 if maps else 48,
         bindings=_named(
             y=Tensor(0), streams=Tensor(1), alpha=Tensor(2), beta=Tensor(3), gamma=Tensor(4), weights=Tensor(5),
             streams_out=Tensor(9), u=Scratch(0), partials=Scratch(collapsed_bytes), splits=Int32(splits),
@@ -81,7 +83,7 @@ def _find_mega_mhc(
     return mega_mhc(hidden, iterations, rms_eps, hc_eps)
 
 
-# --- mega_gate (op moe_gate) ------------------------------
+# --- mega_gate --------------------------------------------
 
 
 def mega_gate(hidden: int, experts: int, topk: int, routed_scale: float) -> OpKernels:
@@ -104,7 +106,7 @@ def mega_gate(hidden: int, experts: int, topk: int, routed_scale: float) -> OpKe
     )
     # At least splits * rows, and never less for more rows, as above.
     products = _max(ROWS, _min(_mul(ROWS, k_blocks), SMS // tiles * 128))
-    return OpKernels("moe_gate", (first, second), _mul(products, 4 * experts))
+    return OpKernels("mega_gate", (first, second), _mul(products, 4 * experts))
 
 
 def _select_grid(splits: Expr) -> Grid:
@@ -113,7 +115,7 @@ def _select_grid(splits: Expr) -> Grid:
     return _ceildiv(ROWS, _add(4, _mul(-3, several))), 1, 1
 
 
-def _find_moe_gate(
+def _find_mega_gate(
     x: Any, weight: Any, bias: Any, bias_vl: Any, rows: Any, topk: int, routed_scale: float
 ) -> OpKernels | None:
     experts, hidden = weight.sizes
@@ -175,7 +177,7 @@ def _find_embed_expand(rows: Any, weight: Any, streams: int, dtype: Any) -> OpKe
 
 
 _FINDERS: dict[str, Callable[..., OpKernels | None]] = {
-    "mega_mhc": _find_mega_mhc, "moe_gate": _find_moe_gate, "rmsnorm_mxfp8": _find_rmsnorm_mxfp8,
+    "mega_mhc": _find_mega_mhc, "mega_gate": _find_mega_gate, "rmsnorm_mxfp8": _find_rmsnorm_mxfp8,
     "norm_rope_store": _find_norm_rope_store, "embed_expand": _find_embed_expand,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsv41c.compiler.affine import product
 from dsv41c.compiler.kernels.signature import (
     MAX_SHARED_BYTES,
     Bindings,
@@ -12,7 +13,7 @@ from dsv41c.compiler.kernels.signature import (
     by_element,
     by_row,
 )
-from dsv41c.compiler.kernels.source import Int32
+from dsv41c.compiler.kernels.source import Int32, Memset
 
 _MAX_WARPS = 8  # heads of one block of attention
 _MAX_WIDTH = 1024  # a head's query and sum live in registers
@@ -67,9 +68,12 @@ def entry_store(s: Signature) -> CudaSource:
 def compress_pairs(s: Signature) -> CudaSource:
     constants = {"WIDTH": s.size("kv", 1), "RING": s.size("pair", 1)}
     bindings: Bindings = {**s.tensors("kv", "gate", "rows", "pair"), "count": Int32(s.count("kv"))}
-    combine = by_element("compress_pairs_combine", {"OUT": s.act_attribute("dtype"), **constants},
-                         {**bindings, "latent": s.output()}, s.elements("kv"))
-    return CudaSource((combine, by_element("compress_pairs_commit", constants, bindings, s.elements("kv"))))
+    out = s.act_attribute("dtype")
+    # Rows at even positions complete no pair and have zeros.
+    clear = Memset(s.output(), 0, product([s.item_bytes("dtype"), s.elements("kv")]))
+    combine = by_element("compress_pairs_combine", {"OUT": out, **constants}, {**bindings, "latent": s.output()},
+                         s.elements("kv"))
+    return CudaSource((clear, combine, by_element("compress_pairs_commit", constants, bindings, s.elements("kv"))))
 
 
 # --- index selection -------------------------------------

@@ -10,7 +10,7 @@ from dsv41c.compiler.kernels.source import Int32, Int64, Scratch
 from dsv41c.compiler.ops.native import DTYPE_CODES
 
 _TILE_ROWS, _TILE_OUTPUTS, _LINEAR_THREADS = 32, 64, 128  # linear.cu
-_ROW_THREADS = 256  # mhc_mix.cu, moe_gate.cu, moe_experts.h
+_ROW_THREADS = 256  # mhc_mix.cu, mega_gate.cu, moe_route.cu, moe_experts.h
 _EXPERT_TILE = 32  # moe_experts.h
 _MAX_STREAMS = 8  # mhc_mix.cu keeps all projections of a row in registers
 
@@ -70,7 +70,7 @@ def mhc_mix(s: Signature) -> CudaSource:
     return CudaSource((by_row("mhc_mix", constants, bindings, s.count("streams"), _ROW_THREADS),))
 
 
-def moe_gate(s: Signature) -> CudaSource:
+def mega_gate(s: Signature) -> CudaSource:
     topk, experts = s.integer("topk"), s.size("weight", 0)
     if topk > experts:
         raise Unsupported(f"topk {topk} of {experts} experts")
@@ -78,7 +78,17 @@ def moe_gate(s: Signature) -> CudaSource:
                  "TOPK": topk}
     bindings: Bindings = {**s.tensors("x", "weight", "bias", "bias_vl", "rows"), "expert": s.output(0),
                 "expert_weight": s.output(1), "routed_scale": s.real("routed_scale")}
-    return CudaSource((by_row("moe_gate", constants, bindings, s.count("x"), _ROW_THREADS),))
+    return CudaSource((by_row("mega_gate", constants, bindings, s.count("x"), _ROW_THREADS),))
+
+
+def moe_route(s: Signature) -> CudaSource:
+    topk, experts = s.integer("topk"), s.size("scores", 1)
+    if topk > experts:
+        raise Unsupported(f"topk {topk} of {experts} experts")
+    bindings: Bindings = {**s.tensors("scores", "bias", "bias_vl", "rows"), "expert": s.output(0),
+                "expert_weight": s.output(1), "routed_scale": s.real("routed_scale")}
+    return CudaSource((by_row("moe_route", {"EXPERTS": experts, "TOPK": topk}, bindings, s.count("scores"),
+                              _ROW_THREADS),))
 
 
 def moe_experts(s: Signature) -> CudaSource:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsv41c.compiler.affine import product
 from dsv41c.compiler.kernels.signature import Bindings, CudaSource, Signature, by_element, by_row
-from dsv41c.compiler.kernels.source import Int32, Int64
+from dsv41c.compiler.kernels.source import Copy, Int32, Int64
 
 _SCAN_THREADS = 1024  # group_scan.h; one block looks at all rows
 _GREEDY_THREADS = 512  # greedy_token.cu
@@ -66,7 +66,9 @@ def rotary(s: Signature) -> CudaSource:
                  "TURNED": 2 * s.size("table", 1), "MAX_POSITIONS": s.size("table", 0), "RATIO": s.integer("ratio"),
                  "INVERSE": s.integer("inverse")}
     bindings: Bindings = {**s.tensors("x", "rows", "table"), "out": s.output(), "count": Int32(s.count("x"))}
-    return CudaSource((by_element("rotary", constants, bindings, s.elements("x")),))
+    everything = Copy(s.output(), s.tensor("x"), product([s.dtype("x").itemsize, s.elements("x")]))
+    turned = product([constants["HEADS"] * constants["TURNED"], s.count("x")])
+    return CudaSource((everything, by_element("rotary", constants, bindings, turned)))
 
 
 def quantize_fp8(s: Signature) -> CudaSource:

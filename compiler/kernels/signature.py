@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from dsv41c.compiler.affine import product
-from dsv41c.compiler.kernels.source import Float, KernelSource, Param, Tensor
+from dsv41c.compiler.kernels.source import Copy, Float, KernelSource, Memset, Param, Tensor
 from dsv41c.compiler.ops.native import DTYPE_CODES
 from dsv41c.compiler.ops.spec import OpSpec
 from dsv41c.compiler.tensor_shape import TensorShape
@@ -24,10 +24,15 @@ Constants = Mapping[str, int]
 
 @dataclass(frozen=True)
 class CudaSource:
-    """The kernels that make up one op, in the order of their launches, and the scratch that they share."""
+    """The launches that make up one op, in order, and the scratch that they share."""
 
-    kernels: tuple[KernelSource, ...]
+    launches: tuple[KernelSource | Copy | Memset, ...]
     scratch_bytes: Expr = 0
+
+    @property
+    def kernels(self) -> tuple[KernelSource, ...]:
+        """Those to compile."""
+        return tuple(launch for launch in self.launches if isinstance(launch, KernelSource))
 
 
 class Unsupported(Exception):
@@ -51,6 +56,10 @@ class Signature:
     def act_attribute(self, name: str) -> int:
         """Code of a dtype attribute that must be an activation's."""
         return _act_code(self._value[name])
+
+    def item_bytes(self, name: str) -> int:
+        """Of a dtype attribute."""
+        return int(self._value[name].itemsize)
 
     def present(self, name: str) -> bool:
         return self._value[name] is not None

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,61 @@ class Float:
         return {"float": self.value.hex()}
 
 
-Param = Tensor | Scratch | Int32 | Int64 | Float
+Pointer = Tensor | Scratch
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A CUtensorMap by value. Dimensions from the innermost one on: sizes in elements, strides in bytes from the
+    second one on; names as runtime/plan/format.py has them. Sizes may use the kernel's own integer parameters until
+    the launch record is made."""
+
+    tensor: Pointer
+    dtype: str
+    sizes: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    interleave: str
+    swizzle: str
+    l2_promotion: str
+    oob_fill: str
+
+    def to_json(self) -> dict[str, object]:
+        fields = {f.name: getattr(self, f.name) for f in dataclass_fields(self)}
+        return {"tensor_map": fields | {
+            "tensor": self.tensor.to_json(), "sizes": [expr.to_json(e) for e in self.sizes],
+            "strides": [expr.to_json(e) for e in self.strides], "box": list(self.box),
+            "element_strides": list(self.element_strides)}}
+
+    @staticmethod
+    def from_json(node: Mapping[str, Any]) -> TensorMap:
+        tensor = _param(node["tensor"])
+        assert isinstance(tensor, Pointer)
+        lists = {name: tuple(expr.from_json(e) for e in node[name]) for name in ("sizes", "strides")}
+        return TensorMap(**{**node, **lists, "tensor": tensor, "box": tuple(node["box"]),
+                            "element_strides": tuple(node["element_strides"])})
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A launch that is no kernel: bytes from one place to another, both on the device."""
+
+    target: Pointer
+    source: Pointer
+    bytes: Expr
+
+
+@dataclass(frozen=True)
+class Memset:
+    """A launch that is no kernel: bytes of one value."""
+
+    target: Pointer
+    value: int
+    bytes: Expr
+
+
+Param = Tensor | Scratch | Int32 | Int64 | Float | TensorMap
 Grid = tuple[Expr, Expr, Expr]
 Block = tuple[int, int, int]
 
@@ -71,9 +126,10 @@ Block = tuple[int, int, int]
 class KernelSource:
     """One kernel to build. A `.cu` file takes `constants` as macros, a `.py` file as arguments of its `build`.
 
-    `bindings` gives a value to every parameter of the kernel by the name it has in the source. `grid`, `block` and
+    `bindings` gives a value to every parameter of the kernel by the name it has in the source; a TileLang tensor that
+    is moved through a tensor map is bound to its pointer, and the map is TileLang's. `grid`, `block` and
     `shared_bytes` are stated for `.cu` files; TileLang states them itself. `manual_sync` turns TileLang's own
-    barriers off: every barrier is then in the builder.
+    barriers off: every barrier is then in the builder. `tensor_maps` lets TileLang copy tiles through tensor maps.
     """
 
     file: str
@@ -84,6 +140,7 @@ class KernelSource:
     shared_bytes: int = 0
     spill_limit_bytes: int = 0
     manual_sync: bool = False
+    tensor_maps: bool = False
 
     @property
     def path(self) -> Path:
@@ -131,6 +188,8 @@ def _param(node: Mapping[str, Any]) -> Param:
     ((kind, value),) = node.items()
     if kind == "tensor":
         return Tensor(value)
+    if kind == "tensor_map":
+        return TensorMap.from_json(value)
     if kind == "float":
         return Float(float.fromhex(value))
     kinds: dict[str, type[Scratch] | type[Int32] | type[Int64]] = {"scratch": Scratch, "int32": Int32, "int64": Int64}

@@ -12,23 +12,47 @@ from typing import Any
 from dsv41c.compiler.kernels.source import Block, Grid, KernelSource
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.expr import Binary, Expr
+from dsv41c.runtime.plan.format import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLES
 
-# Plain pointers and integers as parameters: no tensor maps, no producer warps. Row indices are clamped by the builders.
-_PASSES = {"tl.disable_tma_lower": True, "tl.disable_warp_specialized": True, "tl.disable_safe_memory_legalize": True}
+# No producer warps, and no tensor maps unless the source asks. Row indices are clamped by the builders.
+_PASSES = {"tl.disable_warp_specialized": True, "tl.disable_safe_memory_legalize": True}
+_NO_MAPS = {"tl.disable_tma_lower": True}
 _MANUAL = {"tl.disable_thread_storage_sync": True}
 _BINARY = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "floordiv", "Min": "min", "Max": "max"}
 # The headers of the generated text warn about themselves.
 HEADER_WARNINGS = ("-diag-suppress", "1046,177,20012,1444,3287")
 
 
+# CUtensorMapDataType to the dtype of the plan whose elements are as wide and as special.
+_MAP_DTYPES = {0: "uint8", 3: "int32", 4: "int64", 5: "int64", 7: "float32", 8: "float64", 9: "bfloat16"}
+
+
+@dataclass(frozen=True)
+class LoweredMap:
+    """A tensor map that the kernel takes: which tensor of the builder it describes, and how (see source.TensorMap)."""
+
+    tensor: str
+    dtype: str
+    sizes: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    interleave: str
+    swizzle: str
+    l2_promotion: str
+    oob_fill: str
+
+
 @dataclass(frozen=True)
 class Lowered:
-    """Generated CUDA C++ and what it is launched with; grid expressions use the kernel's own integer parameters."""
+    """Generated CUDA C++ and what it is launched with; expressions use the kernel's own integer parameters. `maps`: by
+    parameter name."""
 
     text: str
     grid: Grid
     block: Block
     shared_bytes: int
+    maps: Mapping[str, LoweredMap]
 
 
 def tilelang_version() -> str:
@@ -56,7 +80,7 @@ def lower(source: KernelSource, target: str) -> Lowered:
     function = _load(source.path).build(**dict(source.constants))
     # Strings are refused as targets, and plain sm_90 lacks the matrix instructions.
     device = Target({"kind": "cuda", "arch": target})
-    config = _PASSES | (_MANUAL if source.manual_sync else {})
+    config = _PASSES | (_MANUAL if source.manual_sync else {}) | ({} if source.tensor_maps else _NO_MAPS)
     with device, tvm.transform.PassContext(opt_level=3, config=config):
         result = tilelang.lower(function, target=device)
     ((_, kernel),) = result.device_mod.functions.items()
@@ -65,7 +89,32 @@ def lower(source: KernelSource, target: str) -> Lowered:
     grid = [_expression(extents[f"blockIdx.{axis}"]) if f"blockIdx.{axis}" in extents else 1 for axis in "xyz"]
     block = [int(extents[f"threadIdx.{axis}"]) if f"threadIdx.{axis}" in extents else 1 for axis in "xyz"]
     return Lowered(result.kernel_source, (grid[0], grid[1], grid[2]), (block[0], block[1], block[2]),
-                   int(attributes.get("dyn_shared_memory_buf", 0)))
+                   int(attributes.get("dyn_shared_memory_buf", 0)), _maps(result.host_mod))
+
+
+def _maps(host: Any) -> dict[str, LoweredMap]:
+    """What TileLang's own host code passes to cuTensorMapEncodeTiled, by the name of the map."""
+    found: dict[str, LoweredMap] = {}
+    for _, function in host.functions.items():
+        for name, given in dict(function.attrs).get("tma_descriptor_args", {}).items():
+            found[str(name.name)] = _map(list(given))
+    return found
+
+
+def _map(given: list[Any]) -> LoweredMap:
+    """[function, map, data type, rank, tensor, sizes, strides in bytes with the element's own first, box, element
+    strides, interleave, swizzle, promotion, fill]."""
+    function, dtype, rank = str(given[0]).strip('"'), int(given[2]), int(given[3])
+    if function != "__tvm_tensormap_create_tiled" or len(given) != 5 + 4 * rank + 4 or dtype not in _MAP_DTYPES:
+        raise Dsv41cError("DSV41C-E0302", "tensor map of TileLang", do="copy without a tensor map",
+                          found=f"{function} of data type {dtype}, rank {rank}",
+                          needed="a tiled map of integers, bfloat16, float32 or float64")
+    sizes, strides, box, steps = (tuple(given[5 + i * rank : 5 + (i + 1) * rank]) for i in range(4))
+    modes = [int(mode) for mode in given[5 + 4 * rank :]]
+    return LoweredMap(
+        str(given[4].name), _MAP_DTYPES[dtype], tuple(_expression(e) for e in sizes),
+        tuple(_expression(e) for e in strides[1:]), tuple(int(n) for n in box), tuple(int(n) for n in steps),
+        INTERLEAVES[modes[0]], SWIZZLES[modes[1]], L2_PROMOTIONS[modes[2]], OOB_FILLS[modes[3]])
 
 
 def _load(path: Path) -> Any:

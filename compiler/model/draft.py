@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from dsv41c.compiler.config import ModelConfig
 from dsv41c.compiler.model.attention import project_output, project_query, window_key
 from dsv41c.compiler.model.hyper_connection import Streams, site
 from dsv41c.compiler.model.moe import moe
 from dsv41c.compiler.model.numerics import OPS, Numerics
-from dsv41c.compiler.model.scope import Scope
+from dsv41c.compiler.model.scope import Scope, TensorTree
 from dsv41c.compiler.model.step import StepRows
+from dsv41c.compiler.options import CompileOptions
 
 
 def commit_features(config: ModelConfig, numerics: Numerics, weights: Scope, features: Sequence[torch.Tensor],
                     step: StepRows) -> None:
     """D1-D2: the tap features act `[T, H]` of this step's rows become keys of every draft layer's window."""
-    joined = numerics.fp8(torch.cat(list(features), dim=-1))
+    # Groups of a cast do not straddle taps (H is whole groups), so each tap is cast where it is taken.
+    joined = OPS.concat_columns([numerics.fp8(f) for f in features], numerics.dtype)
     projected = numerics.linear(joined, weights.quantized("mtp.0.main_proj"))
     target = numerics.fp8(OPS.rms_norm(projected, weights("mtp.0.main_norm.weight"), config.rms_norm_eps))
     for layer in range(config.num_nextn_predict_layers):
@@ -62,26 +65,48 @@ def _layer(config: ModelConfig, numerics: Numerics, layer: int, weights: Scope, 
 
 @dataclass(frozen=True)
 class Drafts:
-    """tokens int64 `[groups, block]`; confidence f32 `[groups, block]` in (0, 1)."""
+    """tokens int32 `[groups, block]`; confidence f32 `[groups, block]` in (0, 1)."""
 
     tokens: torch.Tensor
     confidence: torch.Tensor
 
 
-def markov_chain(config: ModelConfig, weights: Scope, golden: torch.Tensor, hidden: torch.Tensor,
+def markov_chain(config: ModelConfig, weights: Scope, rows: torch.Tensor, hidden: torch.Tensor,
                  base_logits: torch.Tensor) -> Drafts:
     """D6-D7, greedy: each draft corrects the next row's logits by the rank-limited bigram of its token."""
     last = weights.below(f"mtp.{config.num_nextn_predict_layers - 1}")
     embed, head = last("markov_head.embed.weight"), last("markov_head.head.weight")
     proj = last("confidence_head.proj.weight")
-    block = config.dspark_block_size
-    base_logits, hidden = base_logits.view(-1, block, base_logits.shape[-1]), hidden.view(-1, block, hidden.shape[-1])
-    previous, tokens, confidence = golden.long(), [], []
+    block, tokens, confidence = config.dspark_block_size, [], []
+    previous = OPS.golden_token(rows, block)
     for j in range(block):
-        bigram = embed[previous]
-        joined = torch.cat([hidden[:, j].float(), bigram.float()], dim=-1)
-        confidence.append(torch.sigmoid(OPS.linear(joined, proj, None, torch.float32)[:, 0]))
-        logits = base_logits[:, j] + OPS.linear(bigram.float(), head, None, torch.float32)
-        previous = logits.argmax(dim=-1)
+        bigram = OPS.embed_token(previous, embed)
+        joined = OPS.confidence_input(hidden, bigram, block, j)
+        confidence.append(OPS.sigmoid(OPS.linear(joined, proj, None, torch.float32)))
+        correction = OPS.linear(bigram, head, None, torch.float32)
+        previous = OPS.greedy_draft(OPS.markov_logits(base_logits, correction, block, j))
         tokens.append(previous)
-    return Drafts(torch.stack(tokens, dim=1), torch.stack(confidence, dim=1))
+    return Drafts(OPS.concat_columns(tokens, torch.int32), OPS.concat_columns(confidence, torch.float32))
+
+
+class DraftModel(nn.Module):
+    """The draft of a step as a program of its own; weights and state are those of the model."""
+
+    def __init__(self, config: ModelConfig, options: CompileOptions, weights: Mapping[str, torch.Tensor],
+                 state: Mapping[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.config = config
+        self.numerics = Numerics(options.torch_dtype, options.quantizers == "fake")
+        self.weights = TensorTree(weights)
+        self.state = TensorTree(state)
+
+    def forward(self, upload: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """upload int32 `[G, 5]`: slot and newest sampled token of each group (-1: the slot's token on the device),
+        whose position is not committed yet. Returns tokens int32 and confidence f32, both `[G, block]`."""
+        config, weights, state = self.config, Scope(self.weights), Scope(self.state)
+        rows = OPS.draft_row_table(upload, state("slot_token"), state("slot_position"), config.dspark_block_size,
+                                   config.dspark_noise_token_id)
+        step = StepRows(rows, state, weights.below("constants"))
+        hidden, logits = draft_block(config, self.numerics, weights, step)
+        drafts = markov_chain(config, weights, rows, hidden, logits)
+        return drafts.tokens, drafts.confidence

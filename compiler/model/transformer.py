@@ -24,15 +24,16 @@ SUFFIX, LOGITS = "suffix", "logits"  # the two boundaries at which rows are take
 
 
 class Transformer(nn.Module):
-    """`weights`: checkpoint tensors (experts stacked) and constants by name; `state`: as `state_specs` lists."""
+    """`weights`: checkpoint tensors (experts stacked) and constants by name, or a tree of them; `state`: as
+    `state_specs` lists."""
 
-    def __init__(self, config: ModelConfig, options: CompileOptions, weights: Mapping[str, torch.Tensor],
-                 state: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, config: ModelConfig, options: CompileOptions,
+                 weights: Mapping[str, torch.Tensor] | TensorTree, state: Mapping[str, torch.Tensor]) -> None:
         super().__init__()
         self.config = config
         self.options = options
         self.numerics = Numerics(options.torch_dtype, options.quantizers == "fake")
-        self.weights = TensorTree(weights)
+        self.weights = weights if isinstance(weights, TensorTree) else TensorTree(weights)
         self.state = TensorTree(state)
 
     def forward(self, upload: torch.Tensor, keep_rows: torch.Tensor,

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
-from dsv41c.compiler.ops import fused_attention, fused_mhc, mega
-from dsv41c.compiler.ops.fused import PRIMITIVES
+from dsv41c.compiler.ops import (
+    fused_attention,
+    fused_compressor,
+    fused_dense,
+    fused_draft,
+    fused_engram,
+    fused_head,
+    fused_index,
+    fused_mhc,
+    fused_moe,
+    norm,
+    primitives,
+)
+from dsv41c.compiler.ops.fused import dispatched
 from dsv41c.compiler.ops.native import native_call
 from dsv41c.compiler.ops.spec import OpSpec, check_spec
 from dsv41c.runtime.plan.errors import Dsv41cError
 
-_FAMILIES = (*PRIMITIVES, mega, fused_attention, fused_mhc)
+# Fused ops stand behind what they are composed of.
+_FAMILIES = (*primitives.FAMILIES, norm, fused_attention, fused_dense, fused_mhc, fused_moe, fused_compressor,
+             fused_index, fused_engram, fused_head, fused_draft)
 
 
 def build_catalog(specs: tuple[OpSpec, ...]) -> Mapping[str, OpSpec]:
@@ -31,9 +44,9 @@ def build_catalog(specs: tuple[OpSpec, ...]) -> Mapping[str, OpSpec]:
 
 
 def implementation(spec: OpSpec) -> Callable[..., Any]:
-    """What runs on CPU tensors: the native body, the composition over what its parts run as, else the reference."""
+    """What runs on CPU tensors: the native body where the op has one, the bodies of its parts, or the reference."""
     if spec.composition is not None:
-        return functools.partial(spec.composition, torch.ops.dsv41c)
+        return dispatched(spec.name, spec.composition)
     return native_call(spec) if spec.native is not None else spec.reference
 
 

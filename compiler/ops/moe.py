@@ -1,4 +1,4 @@
-"""Ops of the mixture of experts: the gate, the routed FP4 experts and the clamped SwiGLU."""
+"""Ops of the mixture of experts: the routing, the routed FP4 experts and the clamped SwiGLU."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dsv41c.compiler.ops.dense import PANEL, padded
+from dsv41c.compiler.ops.dense import PANEL
 from dsv41c.compiler.ops.quantize import quantize_fp8
 from dsv41c.compiler.ops.spec import CaptureClass, NativeBody, OpSpec, PadRule
+from dsv41c.runtime.plan.errors import Dsv41cError
 
 FLAGS = 7  # column of the row table
 IMAGE = 2  # bit of FLAGS
@@ -16,17 +17,18 @@ GROUP = 32  # FP4 elements that share one scale
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 
 
-def _moe_gate_fake(
-    x: Tensor, weight: Tensor, bias: Tensor, bias_vl: Tensor, rows: Tensor, topk: int, routed_scale: float
+def _moe_route_fake(
+    scores: Tensor, bias: Tensor, bias_vl: Tensor, rows: Tensor, topk: int, routed_scale: float
 ) -> tuple[Tensor, Tensor]:
-    shape = (x.shape[0], topk)
-    return x.new_empty(shape, dtype=torch.int32), x.new_empty(shape, dtype=torch.float32)
+    shape = (scores.shape[0], topk)
+    return scores.new_empty(shape, dtype=torch.int32), scores.new_empty(shape, dtype=torch.float32)
 
 
-def _moe_gate(
-    x: Tensor, weight: Tensor, bias: Tensor, bias_vl: Tensor, rows: Tensor, topk: int, routed_scale: float
+def _moe_route(
+    scores: Tensor, bias: Tensor, bias_vl: Tensor, rows: Tensor, topk: int, routed_scale: float
 ) -> tuple[Tensor, Tensor]:
-    score = F.softplus(x.to(torch.float32) @ weight.to(torch.float32).T, threshold=20.0).sqrt()
+    """scores f32 `[T, E]` are the gate's products; the bias moves the choice and not the weights."""
+    score = F.softplus(scores, threshold=20.0).sqrt()
     image = (rows[:, FLAGS] & IMAGE).bool().unsqueeze(1)
     key = score + torch.where(image, bias_vl, bias)
     key = torch.where(key.isnan(), float("-inf"), key)  # the worst key, so that every row has valid ids
@@ -35,8 +37,8 @@ def _moe_gate(
     return expert.to(torch.int32), routed_scale * chosen / (chosen.sum(-1, keepdim=True) + 1e-20)
 
 
-def _moe_gate_scratch(x: Tensor, weight: Tensor, *_: object) -> int:
-    return 4 * (padded(x.shape[1]) * (x.shape[0] + PANEL) + x.shape[0] * weight.shape[0])
+def _moe_route_scratch(scores: Tensor, *_: object) -> int:
+    return 4 * scores.shape[1]
 
 
 def expand_fp4(weight: Tensor, scale: Tensor) -> Tensor:
@@ -80,6 +82,35 @@ def _moe_experts_scratch(x: Tensor, expert: Tensor, weight: Tensor, w1: Tensor, 
     return 8 * rows * topk + 4 * floats
 
 
+def _require_one_rank(op: str, world_size: int) -> None:
+    if world_size != 1:
+        raise Dsv41cError("DSV41C-E0201", f"body of {op}", found=f"world size {world_size}", needed="world size 1",
+                          do="compile for one rank: there is no communicator yet")
+
+
+def _expert_dispatch_fake(x: Tensor, expert: Tensor, weight: Tensor, world_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    _require_one_rank("expert_dispatch", world_size)
+    empty = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, expert, weight)]
+    return empty[0], empty[1], empty[2]
+
+
+def _expert_dispatch(x: Tensor, expert: Tensor, weight: Tensor, world_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows whose experts this rank holds: with one rank, copies of all of them."""
+    _require_one_rank("expert_dispatch", world_size)
+    return x.clone(), expert.clone(), weight.clone()
+
+
+def _expert_combine_fake(routed: Tensor, world_size: int) -> Tensor:
+    _require_one_rank("expert_combine", world_size)
+    return torch.empty_like(routed, memory_format=torch.contiguous_format)
+
+
+def _expert_combine(routed: Tensor, world_size: int) -> Tensor:
+    """The sums of this rank's rows, back from where they were computed: with one rank, a copy."""
+    _require_one_rank("expert_combine", world_size)
+    return routed.clone()
+
+
 def _clamped_swiglu(gate: Tensor, up: Tensor, limit: float) -> Tensor:
     return F.silu(gate.clamp(max=limit)) * up.clamp(-limit, limit)
 
@@ -94,11 +125,11 @@ def _swiglu(gate: Tensor, up: Tensor, limit: float, dtype: torch.dtype) -> Tenso
 
 SPECS: tuple[OpSpec, ...] = (
     OpSpec(
-        name="moe_gate",
-        schema="(Tensor x, Tensor weight, Tensor bias, Tensor bias_vl, Tensor rows, int topk, "
-               "float routed_scale) -> (Tensor, Tensor)",
+        name="moe_route",
+        schema="(Tensor scores, Tensor bias, Tensor bias_vl, Tensor rows, int topk, float routed_scale) "
+               "-> (Tensor, Tensor)",
         capture=CaptureClass.CAPTURE, pads=PadRule.ROW, tie_order="lower expert id first",
-        fake=_moe_gate_fake, reference=_moe_gate, native=NativeBody("moe_gate", _moe_gate_scratch),
+        fake=_moe_route_fake, reference=_moe_route, native=NativeBody("moe_route", _moe_route_scratch),
     ),
     OpSpec(
         name="moe_experts",
@@ -107,6 +138,18 @@ SPECS: tuple[OpSpec, ...] = (
         capture=CaptureClass.CAPTURE, pads=PadRule.ROW, tie_order="choices are summed in the order given",
         fake=_moe_experts_fake, reference=_moe_experts,
         native=NativeBody("moe_experts", _moe_experts_scratch),
+    ),
+    OpSpec(
+        name="expert_dispatch",
+        schema="(Tensor x, Tensor expert, Tensor weight, int world_size) -> (Tensor, Tensor, Tensor)",
+        capture=CaptureClass.CAPTURE, pads=PadRule.ROW, tie_order=None,
+        fake=_expert_dispatch_fake, reference=_expert_dispatch,
+    ),
+    OpSpec(
+        name="expert_combine",
+        schema="(Tensor routed, int world_size) -> Tensor",
+        capture=CaptureClass.CAPTURE, pads=PadRule.ROW, tie_order=None,
+        fake=_expert_combine_fake, reference=_expert_combine,
     ),
     OpSpec(
         name="swiglu",

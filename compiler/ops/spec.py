@@ -53,7 +53,8 @@ class OpSpec:
 
     `schema` is the torch schema after the name, with `(a!)` on every mutated argument: effects are read from
     it and from nowhere else. `tie_order` states how equal keys are ordered, or None for ops without choice.
-    `composition(ops, *args)` computes a fused op from calls of other ops and views alone; it is what the op replaces.
+    `composition(ops, *args)` computes a fused op from primitive ones (compiler/ops/fused.py); such an op has no
+    native body, its launches run the bodies of the primitives.
     `constraints` are checked where a pass would put the op.
     """
 
@@ -92,7 +93,15 @@ def check_spec(spec: OpSpec) -> None:
         raise _bad(spec, f"pad rule {spec.pads!r}", "a PadRule", "state the pad rule")
     if not callable(spec.fake) or not callable(spec.reference):
         raise _bad(spec, "no fake or no reference", "both", "write the missing function")
-    chooses = any(word in spec.name for word in ("topk", "gate", "greedy", "sort", "select"))
+    if spec.composition is not None:
+        if not callable(spec.composition):
+            raise _bad(spec, "a composition that is no function", "composition(ops, *args)", "write the function")
+        if spec.native is not None:
+            raise _bad(spec, "a composition and a native body", "one of them", "drop the native body")
+        if spec.capture is not CaptureClass.CAPTURE:
+            raise _bad(spec, f"a composition of capture class {spec.capture.value}", "capture",
+                       "leave what needs the host out of the composition")
+    chooses = any(word in spec.name for word in ("topk", "gate", "route", "greedy", "sort", "select"))
     if chooses and spec.name.startswith(("index_", "moe_", "greedy")) and not spec.tie_order:
         raise _bad(spec, "no tie order", "how equal keys are ordered", "set tie_order")
     for argument in schema.arguments:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import fx
@@ -14,61 +15,74 @@ from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.ops.spec import OpSpec
 from dsv41c.compiler.program import Program, op_name
 from dsv41c.passes.base import GraphResult, Match, Note, Pass, PassResult, Refusal, Stage, per_method
-from dsv41c.passes.engine.guards import GUARDS, Site, call_arguments, make_site
+from dsv41c.passes.engine.guards import GUARDS, Site, call_arguments, make_site, value_of
 from dsv41c.passes.engine.pattern import Pattern, patterns_of
 from dsv41c.passes.engine.search import Search
+from dsv41c.passes.engine.values import Evaluations
 
 
 @dataclass(frozen=True)
 class Fusion(Pass):
     """The op's composition is the pattern. `ops`: names of the fused ops, tried in this order at each site.
 
-    `anchor`: the primitive at whose calls the patterns are tried; its calls that do not become part of a fused call
-    are the refusals. It must occur in every pattern; the first of its steps is taken.
+    `anchor`: the primitive at whose calls the patterns are tried, or several of them; calls of it that do not become
+    part of a fused call are the refusals. A pattern is tried at the anchors that occur in it, the first of its steps.
     """
 
     stage: ClassVar[Stage] = Stage.FUSE
     ops: ClassVar[tuple[str, ...]]
-    anchor: ClassVar[str]
+    anchor: ClassVar[str | tuple[str, ...]]
 
     def apply(self, program: Program) -> PassResult:
         return per_method(program, self._rewrite)
 
+    def stands_against(self, site: Site) -> str | None:
+        """A guard of this pass alone, asked behind those of every fusion."""
+        return None
+
     def _rewrite(self, method: str, graph: fx.Graph) -> GraphResult:
         copy = copied(graph)
-        sites = [n for n in copy.nodes if op_name(n) == self.anchor]
+        anchors = (self.anchor,) if isinstance(self.anchor, str) else self.anchor
+        sites = [n for n in copy.nodes if op_name(n) in anchors]
         notes: list[Note] = []
+        evaluations = Evaluations()
         for anchor in sites:
             if anchor.graph is copy and not anchor._erased:
-                notes.append(self._fuse(method, copy, anchor))
+                notes.append(self._fuse(method, copy, anchor, evaluations))
         copy.lint()
         return GraphResult(copy, sum(isinstance(n, Match) for n in notes), tuple(notes))
 
-    def _fuse(self, method: str, graph: fx.Graph, anchor: fx.Node) -> Note:
+    def _fuse(self, method: str, graph: fx.Graph, anchor: fx.Node, evaluations: Evaluations) -> Note:
         reasons = []
-        position = {node: place for place, node in enumerate([*graph.nodes, graph._root])}
         for name in self.ops:
-            for pattern in patterns_of(OPS[name], OPS):
-                site, reason = self._site(OPS[name], pattern, anchor, position)
+            for pattern in _patterns(name):
+                site, reason = self._site(OPS[name], pattern, anchor, evaluations)
                 if site is not None:
                     return Match(method, anchor.name, *replace(graph, site))
                 reasons.append(reason)
         return Refusal(method, anchor.name, max(reasons, key=lambda r: r[0])[1])
 
     def _site(self, spec: OpSpec, pattern: Pattern, anchor: fx.Node,
-              position: Mapping[fx.Node, int]) -> tuple[Site, tuple[int, str]] | tuple[None, tuple[int, str]]:
+              evaluations: Evaluations) -> tuple[Site, tuple[int, str]] | tuple[None, tuple[int, str]]:
         """The site, or how far the attempt came (guards come last) and what stood against it."""
-        step = next(i for i, s in enumerate(pattern.steps) if s.op == self.anchor)
-        search = Search(pattern)
-        binding = search.around(anchor, step)
-        if binding is None:
-            return None, (search.depth, search.reason)
-        site = make_site(spec, pattern, binding, position)
-        for guard in GUARDS:
-            reason = guard(site)
-            if reason is not None:
-                return None, (len(pattern.steps) + 1, reason)
-        return site, (0, "")
+        step = next((i for i, s in enumerate(pattern.steps) if s.op == op_name(anchor)), None)
+        if step is None:
+            return None, (-1, f"no {spec.name} has a call of {op_name(anchor)}")
+        search, refused = Search(pattern), ""
+        position: dict[fx.Node, int] = {}
+        for binding in search.around(anchor, step):
+            position = position or {node: n for n, node in enumerate([*anchor.graph.nodes, anchor.graph._root])}
+            site = make_site(spec, pattern, binding, position, evaluations)
+            reason = next((r for guard in (*GUARDS, self.stands_against) if (r := guard(site)) is not None), None)
+            if reason is None:
+                return site, (0, "")
+            refused = refused or reason
+        return None, (len(pattern.steps) + 1, refused) if refused else (search.depth, search.reason)
+
+
+@functools.cache
+def _patterns(op: str) -> tuple[Pattern, ...]:
+    return tuple(patterns_of(OPS[op], OPS))
 
 
 def replace(graph: fx.Graph, site: Site) -> tuple[str, tuple[str, ...]]:
@@ -77,7 +91,7 @@ def replace(graph: fx.Graph, site: Site) -> tuple[str, tuple[str, ...]]:
     names = tuple(n.name for n in site.nodes)
     with graph.inserting_before(site.at):
         call = graph.create_node("call_function", target, tuple(call_arguments(site)), name=site.spec.name)
-        metas = site.spec.fake(*[a.meta["val"] if isinstance(a, fx.Node) else a for a in call.args])
+        metas = _values(site, call.args)
         call.meta["val"] = metas
         for number, old in enumerate(site.results):
             if old is None:
@@ -90,6 +104,13 @@ def replace(graph: fx.Graph, site: Site) -> tuple[str, tuple[str, ...]]:
     for node in sorted(site.taken, key=site.position.__getitem__, reverse=True):
         graph.erase_node(node)
     return call.name, names
+
+
+def _values(site: Site, args: Sequence[Any]) -> Any:
+    """Values of the fused call's results: those of the calls it replaces, where each of them is there to be asked."""
+    if len(site.results) != 1 and all(node is not None for node in site.results):
+        return [node.meta["val"] for node in site.results if node is not None] or None
+    return site.spec.fake(*map(value_of, args))
 
 
 def copied(graph: fx.Graph) -> fx.Graph:

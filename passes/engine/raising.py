@@ -6,21 +6,17 @@ traced again on the arguments that were found it must give the very calls that s
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import fx
 
-from dsv41c.compiler.aten_form import trace
 from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.program import Program
 from dsv41c.passes.base import GraphResult, Match, Note, Pass, PassResult, Refusal, Stage, per_method
-from dsv41c.passes.engine.aten import NormalForm, same_shape
 from dsv41c.passes.engine.fusion import copied
 from dsv41c.passes.engine.guards import (
     Site,
@@ -30,28 +26,20 @@ from dsv41c.passes.engine.guards import (
     shapes_differ,
     source_comes_too_late,
 )
-from dsv41c.passes.engine.pattern import AnyNumber, Literal, Operand, Pattern, Ref, Step, Var
+from dsv41c.passes.engine.pattern import Literal, Pattern, Ref
+from dsv41c.passes.engine.raised_call import put_call, view_behind
 from dsv41c.passes.engine.search import Binding, Search, call_name, operands_of, shown
-
-ROWS = 10007  # stands for the number of rows wherever a spelling is traced
-_SIZES = {"view": 1, "aten.expand.default": 1, "aten.slice.Tensor": 2, "aten.topk.default": 1,
-          "aten.split_with_sizes.default": 1}  # first number operand
-
-_SHAPED = ("view", "aten.expand.default")  # sizes of 1 and -1 tell arguments apart
-
-
-def follows_rows(size: Any) -> bool:
-    return not isinstance(size, int) or (size > 0 and size % ROWS == 0)
+from dsv41c.passes.engine.spelling import ROWS, Spelling, exact_steps, patterns
+from dsv41c.passes.engine.values import Evaluations
 
 
 @dataclass(frozen=True)
-class Spelling:
-    """`examples` gives argument lists in the op's order: meta tensors with ROWS rows, None, dtypes and bools as they
-    are, and a number of its own for each attribute that the pattern is to find."""
+class _Around:
+    """A call at which spellings are tried, and what is known of its graph."""
 
-    function: Callable[..., Any]
-    anchor: str  # the ATen call at whose sites it is tried
-    examples: Callable[[], Iterator[tuple[Any, ...]]]
+    anchor: fx.Node
+    position: dict[fx.Node, float]
+    evaluations: Evaluations
 
 
 @dataclass(frozen=True)
@@ -84,47 +72,52 @@ class Raising(Pass):
         """What is left to do around a new call."""
 
     def _rewrite(self, method: str, graph: fx.Graph) -> GraphResult:
-        copy = copied(graph)
-        notes = [self._raise(method, copy, n) for n in list(copy.nodes) if not n._erased and self.chosen(n)]
+        copy, evaluations = copied(graph), Evaluations()
+        notes = [self._raise(method, copy, n, evaluations)
+                 for n in list(copy.nodes) if not n._erased and self.chosen(n)]
         copy.lint()
         return GraphResult(copy, sum(isinstance(n, Match) for n in notes), tuple(notes))
 
-    def _raise(self, method: str, graph: fx.Graph, anchor: fx.Node) -> Note:
+    def _raise(self, method: str, graph: fx.Graph, anchor: fx.Node, evaluations: Evaluations) -> Note:
         position: dict[fx.Node, float] = {node: place for place, node in enumerate([*graph.nodes, graph._root])}
+        around = _Around(anchor, position, evaluations)
         reasons = []
         for spelling in self.chosen(anchor):
             for pattern in patterns(self.op, spelling):
                 for step in (i for i, s in enumerate(pattern.steps) if s.op == spelling.anchor):
-                    site, reason = self._site(spelling, pattern, step, anchor, position)
+                    site, reason = self._site(spelling, pattern, step, around)
                     if site is not None:
-                        call, taken = _replace(graph, site)
+                        call, taken = put_call(graph, site)
                         self.finish(graph, call)
                         return Match(method, anchor.name, call.name, taken)
                     reasons.append(reason)
         return Refusal(method, anchor.name, max(reasons, key=lambda r: r[0])[1])
 
-    def _site(self, spelling: Spelling, pattern: Pattern, step: int, anchor: fx.Node,
-              position: dict[fx.Node, float]) -> tuple[Site | None, tuple[int, str]]:
-        search = Search(pattern)
-        binding = search.around(anchor, step)
-        if binding is None:
-            return None, (search.depth, search.reason)
+    def _site(self, spelling: Spelling, pattern: Pattern, step: int,
+              around: _Around) -> tuple[Site | None, tuple[int, str]]:
+        """The site, or how far the attempt came (guards come last) and what stood against it."""
+        search, refused = Search(pattern), ""
+        for binding in search.around(around.anchor, step):
+            found = self._accepted(spelling, pattern, binding, around)
+            if isinstance(found, Site):
+                return found, (0, "")
+            refused = refused or found
+        return None, (len(pattern.steps) + 1, refused) if refused else (search.depth, search.reason)
+
+    def _accepted(self, spelling: Spelling, pattern: Pattern, binding: Binding, around: _Around) -> Site | str:
+        """The site of a complete binding, or the guard that stands against it."""
         if self.regrouped is not None:
-            self._reshape(binding, pattern, position)
+            self._reshape(binding, pattern, around.position)
         given = {**binding.variables, **pattern.flags}
-        binding.variables.update(self.solve(given, anchor))
-        complete = len(pattern.steps) + 1
+        binding.variables.update(self.solve(given, around.anchor))
         missing = [a.name for a in OPS[self.op].parsed().arguments if a.name not in {**given, **binding.variables}]
         if missing:
-            return None, (complete, f"nothing tells {missing[0]}")
-        site = make_site(OPS[self.op], pattern, binding, position)
-        for guard in (self._shapes_do_not_fit, source_comes_too_late, constraint_fails,
-                      *(() if self.regrouped else (shapes_differ,))):
-            reason = guard(site)
-            if reason is not None:
-                return None, (complete, reason)
-        reason = _calls_differ(spelling, site)
-        return (site, (0, "")) if reason is None else (None, (complete, reason))
+            return f"nothing tells {missing[0]}"
+        site = make_site(OPS[self.op], pattern, binding, around.position, around.evaluations)
+        guards = (self._shapes_do_not_fit, source_comes_too_late, constraint_fails,
+                  *(() if self.regrouped else (shapes_differ,)))
+        reason = next((r for guard in guards if (r := guard(site)) is not None), None)
+        return reason or _calls_differ(spelling, site) or site
 
     def _reshape(self, binding: Binding, pattern: Pattern, position: dict[fx.Node, float]) -> None:
         assert self.regrouped is not None
@@ -132,11 +125,9 @@ class Raising(Pass):
         assert isinstance(source, fx.Node) and isinstance(first, Ref)
         *rest, count, size = binding.steps[first.step].meta["val"].shape
         wanted, there = [*rest, count * size], source.meta["val"].shape
-        if same_shape(wanted, there) or math.prod(map(_size, wanted)) != math.prod(map(_size, there)):
+        if math.prod(map(_size, wanted)) != math.prod(map(_size, there)):
             return
-        form = NormalForm(source.graph, follows_rows)
-        with source.graph.inserting_after(source):
-            view = form.viewed(source, wanted)
+        view = view_behind(source, wanted)
         position.setdefault(view, position[source] + 0.5)
         binding.variables[self.regrouped] = view
 
@@ -160,7 +151,7 @@ def _calls_differ(spelling: Spelling, site: Site) -> str | None:
     """The spelling on the arguments that were found must be the calls that stand there, numbers and shapes included."""
     arguments = tuple(_example(a) for a in call_arguments(site))
     try:
-        wanted = _exact(spelling, arguments)
+        wanted = exact_steps(spelling, arguments)
     except Exception as error:
         return f"the spelling takes no such arguments: {(str(error) or repr(error)).splitlines()[0]}"
     if [s.op for s in wanted] != [s.op for s in site.pattern.steps]:
@@ -192,119 +183,3 @@ def _size(size: Any) -> int:
         return size
     expression = size.node.expr
     return int(expression.xreplace({s: ROWS for s in expression.free_symbols}))
-
-
-@functools.cache
-def _exact(spelling: Spelling, arguments: tuple[Any, ...]) -> tuple[Step, ...]:
-    given = [torch.empty(a[0], dtype=a[1], device="meta")
-             if isinstance(a, tuple) else a for a in arguments]
-    return _steps(spelling.function, given, {}, [])[0]
-
-
-@functools.cache
-def patterns(op: str, spelling: Spelling) -> tuple[Pattern, ...]:
-    """One pattern for each example that gives another list of calls, the longest first."""
-    schema = OPS[op].parsed()
-    names = [a.name for a in schema.arguments]
-    optional = {a.name for a in schema.arguments if str(a.type).startswith("Optional")}
-    found: list[Pattern] = []
-    for example in spelling.examples():
-        numbers = {v: n for n, v in zip(names, example, strict=True)
-                   if isinstance(v, int | float) and not isinstance(v, bool)}
-        fixed = {n: v for n, v in zip(names, example, strict=True)
-                 if isinstance(v, bool | torch.dtype | str) or (v is None and n in optional)}
-        steps, results = _steps(spelling.function, list(example), numbers, names)
-        results += (Literal(None),) * (len(schema.returns) - len(results))
-        pattern = Pattern(op, fixed, steps, results)
-        if steps and pattern not in found:
-            found.append(pattern)
-    return tuple(sorted(found, key=lambda p: -len(p.steps)))
-
-
-def _steps(function: Callable[..., Any], example: Sequence[Any], numbers: Mapping[Any, str],
-           names: Sequence[str]) -> tuple[tuple[Step, ...], tuple[Operand, ...]]:
-    """The calls of the spelling; a number of `numbers` is a variable, a size or bound anything, others themselves."""
-    places = [i for i, v in enumerate(example) if isinstance(v, torch.Tensor)]
-
-    def call(*tensors: torch.Tensor) -> Any:
-        given = list(example)
-        for place, tensor in zip(places, tensors, strict=True):
-            given[place] = tensor
-        return function(*given)
-
-    graph = trace(call, [example[i] for i in places])
-    NormalForm(graph, follows_rows).run()
-    operands: dict[fx.Node, Operand] = {}
-    steps: list[Step] = []
-    for node in graph.nodes:
-        if node.op == "placeholder":
-            place = places[len(operands)]
-            operands[node] = Var(names[place] if names else str(place))
-        elif node.target is operator.getitem:
-            owner = operands[node.args[0]]
-            assert isinstance(owner, Ref)
-            operands[node] = Ref(owner.step, node.args[1])
-        elif node.op == "call_function":
-            operands[node] = Ref(len(steps), 0)
-            steps.append(_step(node, operands, numbers, bool(names)))
-    (output,) = (n for n in graph.nodes if n.op == "output")
-    results = output.args[0] if isinstance(output.args[0], tuple | list) else output.args
-    return tuple(steps), tuple(operands[r] for r in results)
-
-
-def _step(node: fx.Node, operands: Mapping[fx.Node, Operand], numbers: Mapping[Any, str], loose: bool) -> Step:
-    name = str(call_name(node))
-    made: list[Operand] = []
-    for place, value in enumerate(operands_of(node)):
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if isinstance(value, fx.Node):
-            made.append(operands[value])
-        elif is_number and value in numbers:
-            made.append(Var(numbers[value]))
-        elif is_number and loose and not (name in _SHAPED and value in (1, -1)) and (
-                place >= _SIZES.get(name, 99) or -value in numbers):  # type: ignore[operator]
-            made.append(AnyNumber())
-        else:
-            made.append(Literal(value))
-    values = node.meta["val"]
-    return Step(name, tuple(made), len(values) if isinstance(values, tuple | list) else 1)
-
-
-def _put(old: fx.Node, new: fx.Node) -> None:
-    """`new` for every reader of `old`, through a view where the shapes differ."""
-    if same_shape(old.meta["val"].shape, new.meta["val"].shape):
-        old.replace_all_uses_with(new)
-        return
-    form = NormalForm(new.graph, follows_rows)
-    with new.graph.inserting_before(new.next):
-        view = form.viewed(new, old.meta["val"].shape)
-        for user in list(old.users):
-            if call_name(user) == "view":
-                user.replace_all_uses_with(form.viewed(new, user.meta["val"].shape))
-                user.graph.erase_node(user)
-        old.replace_all_uses_with(view, delete_user_cb=lambda user: user is not view)
-    if not view.users:
-        view.graph.erase_node(view)
-
-
-def _replace(graph: fx.Graph, site: Site) -> tuple[fx.Node, tuple[str, ...]]:
-    """Put the op's call into the graph. Calls that others read stay: they are pure."""
-    target = getattr(torch.ops.dsv41c, site.spec.name).default
-    with graph.inserting_before(site.at):
-        call = graph.create_node("call_function", target, tuple(call_arguments(site)), name=site.spec.name)
-        values = site.spec.fake(*[a.meta["val"] if isinstance(a, fx.Node) else a for a in call.args])
-        call.meta["val"] = values
-        for number, old in enumerate(site.results):
-            if old is None:
-                continue
-            new = call
-            if isinstance(values, tuple | list):
-                new = graph.call_function(operator.getitem, (call, number))
-                new.meta["val"] = values[number]
-            _put(old, new)
-    taken = []
-    for node in sorted(site.taken, key=site.position.__getitem__, reverse=True):
-        if not node.users:
-            taken.append(node.name)
-            graph.erase_node(node)
-    return call, tuple(reversed(taken))

@@ -37,11 +37,8 @@ class Search:
     reason: str = ""
     depth: int = -1
 
-    def around(self, anchor: fx.Node, step: int) -> Binding | None:
-        """The first complete binding in which `anchor` is that step of the pattern."""
-        return next(self._complete(anchor, step), None)
-
-    def _complete(self, anchor: fx.Node, step: int) -> Iterator[Binding]:
+    def around(self, anchor: fx.Node, step: int) -> Iterator[Binding]:
+        """The complete bindings in which `anchor` is that step of the pattern."""
         binding = Binding()
         if self._bind_step(binding, step, anchor):
             yield from self._extend(binding)
@@ -55,7 +52,7 @@ class Search:
         step, candidates, what = found
         op = self.pattern.steps[step].op
         if not candidates:
-            self._note(binding, f"{what} has no reader that is a call of {op}")
+            self._note(binding, f"{what} that is a call of {op}")
         for node in candidates:
             trial = binding.copy()
             if self._bind_step(trial, step, node):
@@ -70,9 +67,19 @@ class Search:
                 if value is not None:
                     readers = [n for n in value.users if is_step(n, step) and n not in binding.steps.values()
                                and _stands_at(value, position, n, step)]
-                    return index, readers, f"%{value.name}"
-        assert len(binding.steps) == len(self.pattern.steps), "the pattern is not connected"
-        return None
+                    return index, readers, f"%{value.name} has no reader"
+        return self._next_beside(binding)
+
+    def _next_beside(self, binding: Binding) -> tuple[int, list[fx.Node], str] | None:
+        """A step that shares no value with the bound ones is looked for among the operands of their readers."""
+        index = next((i for i in range(len(self.pattern.steps)) if i not in binding.steps), None)
+        if index is None:
+            return None
+        taken = binding.steps.values()
+        readers = dict.fromkeys(u for n in taken for u in n.users if u not in taken)
+        beside = dict.fromkeys(n for r in readers for n in r.all_input_nodes if n not in taken)
+        step, last = self.pattern.steps[index], list(taken)[-1]
+        return index, [n for n in beside if is_step(n, step)], f"no reader of %{last.name} has an operand"
 
     def _bound_value(self, binding: Binding, operand: Operand) -> fx.Node | None:
         """The node that stands for an operand: a result of a bound call, or the tensor of a bound argument."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from torch import fx
 
 from dsv41c.compiler.ops.catalog import OPS
-from dsv41c.compiler.program import PLAIN, Method, Program, is_plain, op_name
+from dsv41c.compiler.program import PLAIN, Method, Program, argument, is_plain, op_name
 from dsv41c.passes.engine.effects import state_writes
+from dsv41c.passes.engine.values import Evaluations, Texts, texts_of
 
 
 def faults(program: Program, foreign: bool = False) -> Iterator[str]:
@@ -62,27 +64,22 @@ def _method_faults(method: Method, foreign: bool) -> Iterator[str]:
 
 def _wrong_values(before: Method, after: Method) -> Iterator[str]:
     """Calls that the method did not have before, against the shapes and dtypes that their op gives."""
-    known = {(n.name, n.target): n for n in before.graph.nodes}
+    known, evaluations = {(n.name, n.target): n for n in before.graph.nodes}, Evaluations()
     for node in after.graph.nodes:
         old = known.get((node.name, node.target))
         is_same = old is not None and [a.name for a in old.all_input_nodes] == [a.name for a in node.all_input_nodes]
         if is_same or op_name(node) is None:
             continue
-        given = fx.node.map_arg((node.args, node.kwargs), lambda a: a.meta["val"])
+        given: list[Any] = [argument(node, d.name) for d in node.target._schema.arguments]
         try:
-            made = node.target(*given[0], **given[1])
+            made = evaluations.texts(node.target, fx.node.map_arg(given, lambda a: a.meta["val"]))
         except Exception as error:
             yield f"%{node.name} cannot be called so: {(str(error) or repr(error)).splitlines()[0]}"
             continue
-        if _texts(made) != _texts(node.meta["val"]):
-            yield f"%{node.name} is said to be {_texts(node.meta['val'])} and is {_texts(made)}"
+        if made != texts_of(node.meta["val"]):
+            yield f"%{node.name} is said to be {list(texts_of(node.meta['val']))} and is {list(made)}"
 
 
-def _results(method: Method) -> list[list[str]]:
+def _results(method: Method) -> list[Texts]:
     (output,) = (n for n in method.graph.nodes if n.op == "output")
-    return [_texts(n.meta["val"]) for n in output.args[0]]
-
-
-def _texts(value: object) -> list[str]:
-    values = () if value is None else value if isinstance(value, tuple | list) else (value,)
-    return [f"{v.dtype} {[str(s) for s in v.shape]}" for v in values]
+    return [texts_of(n.meta["val"]) for n in output.args[0]]

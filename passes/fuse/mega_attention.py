@@ -13,5 +13,5 @@ class MegaAttention(Fusion):
 
     name = "mega_attention"
     commutes = True
-    ops = ("mega_sparse_attention",)
-    anchor = "sparse_attention"
+    ops = ("mega_sparse_attention", "mega_window_attention", "mega_draft_attention")
+    anchor = ("sparse_attention", "window_attention", "draft_attention")

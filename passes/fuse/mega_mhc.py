@@ -1,4 +1,4 @@
-"""mega_mhc"""
+"""mega_mhc: the end of one mHC site and the beginning of the next become one call."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from dsv41c.passes.engine.fusion import Fusion
 
 @dataclass(frozen=True)
 class MegaMhc(Fusion):
-    """One call for a site."""
+    """mhc_post, collapse, norm and cast beside the mix of the same streams become one call."""
 
     name = "mega_mhc"
-    commutes = True
     ops = ("mhc_site",)
     anchor = "mhc_mix"

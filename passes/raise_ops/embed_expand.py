@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, fx
 
 from dsv41c.compiler.program import op_name
-from dsv41c.passes.engine.raising import Raising, Spelling
+from dsv41c.passes.engine.raising import Raising
+from dsv41c.passes.engine.spelling import Spelling
 from dsv41c.passes.raise_ops.examples import FLOATS, rows, weight
 
 _TOKEN = 5

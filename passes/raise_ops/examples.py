@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from dsv41c.passes.engine.raising import ROWS
+from dsv41c.passes.engine.spelling import ROWS
 
 F32, BF16, FP8, E8 = torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e8m0fnu
 FLOATS = (BF16, F32)

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
-from dsv41c.passes.engine.raising import Raising, Spelling
+from dsv41c.passes.engine.raising import Raising
+from dsv41c.passes.engine.spelling import Spelling
 from dsv41c.passes.raise_ops.examples import FLOATS, rows, weight
 
 _S, _H = 3, 37

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dsv41c.passes.engine.raising import Raising, Spelling
+from dsv41c.passes.engine.raising import Raising
+from dsv41c.passes.engine.spelling import Spelling
 from dsv41c.passes.raise_ops.examples import FLOATS, broadcast, repeated, rows, scaled_weights, tiled, weight
 
 _GROUPS = 7

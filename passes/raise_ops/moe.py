@@ -1,7 +1,8 @@
-"""raise_moe_gate, raise_swiglu, raise_combine_experts: the parts of a mixture of experts that have an ATen spelling.
+"""raise_moe_route, raise_swiglu, raise_combine_experts: the parts of a mixture of experts that have an ATen spelling.
 
 Bits may differ: the op multiplies the routed scale before it divides, and sums scores in lanes. Among equal keys torch
-promises no order, the op takes the lower expert.
+promises no order, the op takes the lower expert; keys that are no numbers come last in the op. The gate's product is
+`linear`, a pass of its own.
 """
 
 from __future__ import annotations
@@ -14,17 +15,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dsv41c.passes.engine.raising import Raising, Spelling
+from dsv41c.passes.engine.raising import Raising
+from dsv41c.passes.engine.spelling import Spelling
 from dsv41c.passes.raise_ops.examples import FLOATS, rows, weight
 
 _FLAGS, _IMAGE = 7, 2
 
 
-def _gate_examples() -> Iterator[tuple[Any, ...]]:
-    for dtype in FLOATS:
-        for weight_dtype in FLOATS:
-            yield (rows(37, dtype=dtype), weight(53, 37, dtype=weight_dtype), weight(53), weight(53),
-                   rows(8, dtype=torch.int32), 11, 1.7391)
+def _route_examples() -> Iterator[tuple[Any, ...]]:
+    yield rows(53), weight(53), weight(53), rows(8, dtype=torch.int32), 11, 1.7391
 
 
 def _swiglu_examples() -> Iterator[tuple[Any, ...]]:
@@ -38,10 +37,10 @@ def _combine_examples() -> Iterator[tuple[Any, ...]]:
             yield rows(37), rows(37, dtype=shared), dtype
 
 
-def _gate(by_sort: bool, after: bool) -> Callable[..., Any]:
-    def spelled(x: Tensor, w: Tensor, bias: Tensor, bias_vl: Tensor, table_rows: Tensor, topk: int,
+def _route(by_sort: bool, after: bool) -> Callable[..., Any]:
+    def spelled(scores: Tensor, bias: Tensor, bias_vl: Tensor, table_rows: Tensor, topk: int,
                 scale: float) -> tuple[Tensor, Tensor]:
-        score = F.softplus(F.linear(x.float(), w.float())).sqrt()
+        score = F.softplus(scores).sqrt()
         image = (table_rows[:, _FLAGS] & _IMAGE) != 0
         key = score + torch.where(image.unsqueeze(1), bias_vl, bias)
         if by_sort:
@@ -65,13 +64,13 @@ def _combine(routed: Tensor, shared: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @dataclass(frozen=True)
-class RaiseMoeGate(Raising):
+class RaiseMoeRoute(Raising):
     """Scores by softplus and root, keys with a bias by the row's kind, the best experts and their weights."""
 
-    name = "raise_moe_gate"
-    op = "moe_gate"
-    shapes = {"x": "T H", "weight": "E H", "bias": "E", "bias_vl": "E", "rows": "T C"}
-    spellings = tuple(Spelling(_gate(by_sort, after), "aten.gather.default", _gate_examples)
+    name = "raise_moe_route"
+    op = "moe_route"
+    shapes = {"scores": "T E", "bias": "E", "bias_vl": "E", "rows": "T C"}
+    spellings = tuple(Spelling(_route(by_sort, after), "aten.gather.default", _route_examples)
                       for by_sort in (False, True) for after in (True, False))
 
 

@@ -11,9 +11,9 @@ from torch import fx
 
 from dsv41c.compiler.program import Program, is_plain
 from dsv41c.passes.base import GraphResult, Pass, PassResult, Stage, per_method
-from dsv41c.passes.engine.aten import NormalForm
+from dsv41c.passes.engine.aten import normalize
 from dsv41c.passes.engine.fusion import copied
-from dsv41c.passes.engine.raising import follows_rows
+from dsv41c.passes.engine.spelling import follows_rows
 
 
 @dataclass(frozen=True)
@@ -30,4 +30,4 @@ class NormalizeAten(Pass):
 
     def _rewrite(self, method: str, graph: fx.Graph) -> GraphResult:
         copy = copied(graph)
-        return GraphResult(copy, NormalForm(copy, follows_rows).run())
+        return GraphResult(copy, normalize(copy, follows_rows))

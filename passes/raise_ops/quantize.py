@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dsv41c.passes.engine.raising import Raising, Spelling
+from dsv41c.passes.engine.raising import Raising
+from dsv41c.passes.engine.spelling import Spelling
 from dsv41c.passes.raise_ops.examples import FLOATS, FP8, rows
 
 _EXPONENT, _MANTISSA, _SIGN = 0x7F800000, 0x007FFFFF, -0x80000000

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dsv41c.passes.engine.raising import Raising, Spelling
+from dsv41c.passes.engine.raising import Raising
+from dsv41c.passes.engine.spelling import Spelling
 from dsv41c.passes.raise_ops.examples import FLOATS, rows, weight
 
 _POSITION = 1

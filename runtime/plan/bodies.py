@@ -1,10 +1,11 @@
-"""Kernels of the plan: native bodies, ATen composites and the tagged arguments of their calls."""
+"""Kernels of the plan: native bodies, ATen composites with the tagged arguments of their calls, sequences."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dsv41c.runtime.plan.arguments import Argument
 from dsv41c.runtime.plan.cuda_bodies import CudaBody
 from dsv41c.runtime.plan.expr import Expr
 from dsv41c.runtime.plan.format import Tag
@@ -131,6 +132,7 @@ class ConstantLocal:
     value: int | FloatTag
 
 
+SequenceLocal = ArgLocal | TempLocal | ViewLocal
 Local = ArgLocal | TempLocal | ViewLocal | ConstantLocal
 
 
@@ -157,10 +159,32 @@ class CompositeBody:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One kernel of a sequence: `kernel` indexes the plan's kernels, earlier than the sequence and no sequence itself.
+
+    `tensors`: inputs in schema order, then outputs; their values are locals. `scratch`: byte offset of the part's own
+    scratch in the launch's scratch, 0 when it needs none.
+    """
+
+    kernel: int
+    tensors: tuple[Argument, ...]
+    scratch: Expr
+
+
+@dataclass(frozen=True)
+class SequenceBody:
+    """Other kernels one after another. Locals are tensors as launches have them; temporaries are contiguous."""
+
+    TAG: ClassVar[Tag] = Tag("sequence", "kind")
+    locals: tuple[SequenceLocal, ...]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
 class Kernel:
     """`attributes`: the op's arguments that are no tensors, by name; whatever the target, they fix the maths."""
 
     op: str
     attributes: dict[str, Attribute]
-    body: NativeBody | CompositeBody | CudaBody
+    body: NativeBody | CompositeBody | CudaBody | SequenceBody
     scratch_bytes: Expr

@@ -1,4 +1,4 @@
-"""CUDA bodies of kernels: which function of which cubin runs, with which parameters and launch shape."""
+"""CUDA bodies of kernels: kernel launches with parameters and launch shape, copies and memsets."""
 
 from __future__ import annotations
 
@@ -45,13 +45,37 @@ class FloatParam:
     hex: str
 
 
-CudaParam = TensorParam | ScratchParam | Int32Param | Int64Param | FloatParam
+Pointer = TensorParam | ScratchParam
+
+
+@dataclass(frozen=True)
+class TensorMapParam:
+    """A CUtensorMap by value, encoded when the launch is bound. Dimensions run from the innermost one on; sizes,
+    box and element strides in elements; strides in bytes, from the second dimension on. dtype, interleave, swizzle,
+    l2_promotion and oob_fill by the names of format.py."""
+
+    TAG: ClassVar[Tag] = Tag("tensor_map", "object")
+    tensor: Pointer
+    dtype: str
+    sizes: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    interleave: str
+    swizzle: str
+    l2_promotion: str
+    oob_fill: str
+
+
+CudaParam = TensorParam | ScratchParam | Int32Param | Int64Param | FloatParam | TensorMapParam
 
 
 @dataclass(frozen=True)
 class CudaLaunch:
-    """`cubin`: SHA-256 of the file in `kernels/`; params in the function's own order; grid and block in x, y, z."""
+    """A kernel. `cubin`: SHA-256 of the file in `kernels/`; params in the function's own order; grid and block in
+    x, y, z."""
 
+    TAG: ClassVar[Tag] = Tag("kernel", "object")
     cubin: str
     symbol: str
     params: tuple[CudaParam, ...]
@@ -61,8 +85,31 @@ class CudaLaunch:
 
 
 @dataclass(frozen=True)
+class CudaCopy:
+    """`bytes` from the start of `source` to the start of `target`, both in device memory."""
+
+    TAG: ClassVar[Tag] = Tag("copy", "object")
+    target: Pointer
+    source: Pointer
+    bytes: Expr
+
+
+@dataclass(frozen=True)
+class CudaMemset:
+    """`bytes` bytes of `value` (0 to 255) from the start of `target`."""
+
+    TAG: ClassVar[Tag] = Tag("memset", "object")
+    target: Pointer
+    value: int
+    bytes: Expr
+
+
+CudaNode = CudaLaunch | CudaCopy | CudaMemset
+
+
+@dataclass(frozen=True)
 class CudaBody:
-    """One or more launches on one stream, in order."""
+    """One or more nodes on one stream, in order."""
 
     TAG: ClassVar[Tag] = Tag("cuda", "kind")
-    launches: tuple[CudaLaunch, ...]
+    launches: tuple[CudaNode, ...]

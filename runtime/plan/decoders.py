@@ -10,13 +10,16 @@ from collections.abc import Callable
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.expr import INT64_MAX, INT64_MIN, Expr, describe, from_json
 from dsv41c.runtime.plan.reflection import field_types, members, tag_of, tagged_cases
-from dsv41c.runtime.plan.schema import DTYPES, PAD_RULES
+from dsv41c.runtime.plan.schema import DTYPES, INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, PAD_RULES, SWIZZLES
 
 Decoder = Callable[[object, str], object]
 
 SCALAR_WORDS: dict[object, str] = {int: "an integer", bool: "a boolean", str: "a string", type(None): "null"}
 # Strings with few allowed values are refused here, so that both sides can hold them as codes.
-CHOICES: dict[str, tuple[str, ...]] = {"dtype": tuple(DTYPES), "pads": PAD_RULES}
+CHOICES: dict[str, tuple[str, ...]] = {
+    "dtype": tuple(DTYPES), "pads": PAD_RULES, "interleave": INTERLEAVES, "swizzle": SWIZZLES,
+    "l2_promotion": L2_PROMOTIONS, "oob_fill": OOB_FILLS,
+}
 HEX_FLOAT = re.compile(r"-?(0x[0-9a-f]\.[0-9a-f]+p[+-][0-9]+|inf)|nan", re.ASCII)
 
 

@@ -32,7 +32,7 @@ CODES: dict[str, CodeEntry] = {
     "DSV41C-E0301": CodeEntry("bad op declaration", INTERNAL),
     "DSV41C-E0302": CodeEntry("native kernel failed", INTERNAL),
     "DSV41C-E0303": CodeEntry("native library missing", UNSUPPORTED),
-    "DSV41C-E0304": CodeEntry("passes in a wrong order", INTERNAL),
+    "DSV41C-E0304": CodeEntry("passes in a wrong order", USAGE),
     "DSV41C-E0305": CodeEntry("pass broke the program", INTERNAL),
     "DSV41C-E0306": CodeEntry("bad program text", USAGE),
     "DSV41C-E0401": CodeEntry("lifetimes overlap", INTERNAL),

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsv41c.runtime.plan.format import DTYPES
-from dsv41c.runtime.plan.schema import Break, Kernel, Launch, Method, Plan
+from dsv41c.runtime.plan.schema import Break, Kernel, Launch, Method, Plan, SequenceBody
 
-PROVIDERS = {"native": "cpu", "composite": "aten", "cuda": "cuda"}  # body kind -> who runs it
+# Body kind -> who runs it; the parts of a sequence may have several providers.
+PROVIDERS = {"native": "cpu", "composite": "aten", "cuda": "cuda", "sequence": "sequence"}
 _LAYER = re.compile(r"layers\.(\d+)(?:[./]|$)")
 _OUTSIDE = ("embed", "head")  # before the first layer, behind the last one
 
@@ -39,6 +40,14 @@ def provider(kernel: Kernel) -> str:
     return PROVIDERS[kernel.body.TAG.name]
 
 
+def kernels_run(plan: Plan, launch: Launch) -> tuple[Kernel, ...]:
+    """What a launch runs: its kernel, or the parts of its sequence."""
+    kernel = plan.kernels[launch.kernel]
+    if isinstance(kernel.body, SequenceBody):
+        return tuple(plan.kernels[part.kernel] for part in kernel.body.parts)
+    return (kernel,)
+
+
 def weight_bytes(plan: Plan) -> int:
     return sum(math.prod(w.sizes) * DTYPES[w.dtype].item_bytes for w in plan.weights)
 
@@ -50,6 +59,7 @@ def launches_of(method: Method) -> Iterator[Launch]:
 
 def _method(plan: Plan, method: Method) -> dict[str, Any]:
     kernels = [plan.kernels[launch.kernel] for launch in launches_of(method)]
+    runs = [kernel for launch in launches_of(method) for kernel in kernels_run(plan, launch)]
     breaks = [step for step in method.steps if isinstance(step, Break)]
     return {
         "name": method.name,
@@ -59,6 +69,8 @@ def _method(plan: Plan, method: Method) -> dict[str, Any]:
         "breaks": [{"op": b.op, "reason": b.reason, "launches": len(b.launches)} for b in breaks],
         "launches": len(kernels),
         "by_provider": dict(Counter(provider(kernel) for kernel in kernels)),
+        "kernel_runs": len(runs),
+        "kernel_runs_by_provider": dict(Counter(provider(kernel) for kernel in runs)),
         "by_op": dict(Counter(kernel.op for kernel in kernels)),
         "by_layer_kind": _by_layer_kind(plan, method),
         "arena_bytes": method.arena_bytes,
@@ -76,30 +88,29 @@ def _by_op(plan: Plan) -> dict[str, dict[str, Any]]:
 
 def _by_layer_kind(plan: Plan, method: Method) -> dict[str, dict[str, int]]:
     """A kind is what a layer's attention reads: its window, or also entries compressed by a ratio."""
-    places = [(place, plan.kernels[launch.kernel]) for place, launch in _places(method)]
+    placed = list(places(method))
     kinds: dict[str, str] = {}
-    for place, kernel in places:
-        kind = _attention_kind(kernel.op, kernel.attributes)
-        if kind is not None:
-            kinds[place] = kind
+    for place, launch in placed:
+        for kernel in kernels_run(plan, launch):
+            kind = _attention_kind(kernel.op, kernel.attributes)
+            if kind is not None:
+                kinds[place] = kind
     result: dict[str, dict[str, int]] = {}
-    for place in dict.fromkeys(place for place, _ in places):
+    for place in dict.fromkeys(place for place, _ in placed):
         entry = result.setdefault(kinds.get(place, "no attention" if place.isdecimal() else place),
                                   {"layers": 0, "launches": 0})
         entry["layers"] += place.isdecimal()
-        entry["launches"] += sum(p == place for p, _ in places)
+        entry["launches"] += sum(p == place for p, _ in placed)
     return result
 
 
 def _attention_kind(op: str, attributes: Mapping[str, object]) -> str | None:
-    if op == "dsv41c::window_attention":
-        return "window"
-    if op == "dsv41c::sparse_attention":
-        return f"compressed by {attributes.get('ratio')}"
-    return None
+    if not op.endswith("_attention"):
+        return None
+    return f"compressed by {attributes['ratio']}" if "ratio" in attributes else "window"
 
 
-def _places(method: Method) -> Iterator[tuple[str, Launch]]:
+def places(method: Method) -> Iterator[tuple[str, Launch]]:
     """(layer number, or what lies outside of the layers) of each launch. A launch that reads no weight of its own
     has no layer in its name: it counts with the launch before it."""
     launches = list(launches_of(method))

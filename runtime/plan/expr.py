@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -53,6 +54,7 @@ def evaluate(expr: Expr, symbols: Mapping[str, int]) -> int:
     return result
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def symbols_of(expr: Expr) -> frozenset[str]:
     """Every symbol that the expression reads."""
     if isinstance(expr, Binary):
@@ -60,6 +62,7 @@ def symbols_of(expr: Expr) -> frozenset[str]:
     return frozenset({expr}) if isinstance(expr, str) else frozenset()
 
 
+@functools.lru_cache(maxsize=1 << 16)  # asked at every point of every size
 def never_falls(expr: Expr) -> bool:
     """By form alone: the value never falls as a symbol grows. False says only that the form does not show it."""
     if not isinstance(expr, Binary) or not symbols_of(expr):

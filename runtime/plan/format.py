@@ -11,13 +11,24 @@ MAX_DIMS = 6
 MAX_BYTES = 2**60   # of one tensor, offset or region: sums of a few never leave int64
 ROWS = "rows"       # the symbol of kernel expressions: the method's symbol at the launch
 
-FEATURES = ("aten_composites", "cuda_cubin", "mapped_weights", "native_cpu")
+FEATURES = ("aten_composites", "cuda_cubin", "kernel_sequences", "mapped_weights", "native_cpu")
 TARGETS = ("cpu", "sm_90a", "sm_100a")
 AXES = ("rows", "kept_rows", "output_rows")
 PAD_RULES = ("rows", "valid", "none")
 MAX_GRID = (2**31 - 1, 65_535, 65_535)  # blocks in x, y, z that a device takes
 MAX_BLOCK_THREADS = 1024
+MAX_COPY_BYTES = 2**31 - 1  # of one copy node, whose pitch a device bounds so
 MAX_SHARED_BYTES = 227 * 1024  # dynamic shared memory of one block on sm_90 and sm_100
+# Of tensor maps: what cuTensorMapEncodeTiled takes, each name's position being the driver's number.
+INTERLEAVES = ("none", "16b", "32b")
+SWIZZLES = ("none", "32b", "64b", "128b")
+L2_PROMOTIONS = ("none", "64b", "128b", "256b")
+OOB_FILLS = ("zero", "nan")
+MAX_MAP_DIMS = 5
+MAX_MAP_SIZE = 2**32        # elements of a dimension
+MAX_MAP_STRIDE = 2**40 - 1  # bytes
+MAX_BOX = 256               # elements of a dimension
+MAX_ELEMENT_STRIDE = 8
 FLOW_REQUIREMENTS = ("all_rows_output", "nothing")
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dsv41c.runtime.plan.arguments import Absent, Argument, In, InOut, Out
 from dsv41c.runtime.plan.bodies import (
     ArgLocal,
     Attribute,
@@ -29,6 +30,9 @@ from dsv41c.runtime.plan.bodies import (
     MutableTag,
     NativeBody,
     NoneTag,
+    Part,
+    SequenceBody,
+    SequenceLocal,
     StringTag,
     TempLocal,
     TensorListTag,
@@ -37,12 +41,17 @@ from dsv41c.runtime.plan.bodies import (
 )
 from dsv41c.runtime.plan.cuda_bodies import (
     CudaBody,
+    CudaCopy,
     CudaLaunch,
+    CudaMemset,
+    CudaNode,
     CudaParam,
     FloatParam,
     Int32Param,
     Int64Param,
+    Pointer,
     ScratchParam,
+    TensorMapParam,
     TensorParam,
 )
 from dsv41c.runtime.plan.expr import Binary, Expr
@@ -53,14 +62,24 @@ from dsv41c.runtime.plan.format import (
     FEATURES,
     FLOW_REQUIREMENTS,
     FORMAT_VERSION,
+    INTERLEAVES,
+    L2_PROMOTIONS,
     MAX_BLOCK_THREADS,
+    MAX_BOX,
     MAX_BYTES,
+    MAX_COPY_BYTES,
     MAX_DIMS,
+    MAX_ELEMENT_STRIDE,
     MAX_GRID,
+    MAX_MAP_DIMS,
+    MAX_MAP_SIZE,
+    MAX_MAP_STRIDE,
     MAX_SHARED_BYTES,
+    OOB_FILLS,
     PAD_RULES,
     PLAN_VERSION,
     ROWS,
+    SWIZZLES,
     TARGETS,
     Dtype,
     Tag,
@@ -73,10 +92,13 @@ __all__ = [
     "FLOW_REQUIREMENTS", "FORMAT_VERSION", "FloatParam", "FloatTag", "Flow", "In", "InOut", "Int32Param",
     "Int64Param", "IntListTag", "IntTag", "IoStorage", "Kernel", "Launch", "Local", "MAX_BLOCK_THREADS",
     "MAX_BYTES", "MAX_DIMS", "MAX_GRID", "MAX_SHARED_BYTES", "Memory", "Method", "MutableTag", "NativeBody",
-    "NoneTag", "Out", "PAD_RULES", "PLAN_VERSION", "Plan", "Port", "Provenance", "ROWS", "ScratchParam",
-    "Segment", "State", "StateStorage", "Step", "Storage", "StringTag", "Symbol", "TARGETS", "Tag",
-    "TempLocal", "TensorListTag", "TensorParam", "TensorTag", "Value", "ViewLocal", "ViewStorage", "Weight",
-    "WeightStorage",
+    "NoneTag", "Out", "PAD_RULES", "Part", "PLAN_VERSION", "Plan", "Port", "Provenance", "ROWS",
+    "ScratchParam", "Segment", "SequenceBody", "SequenceLocal", "State", "StateStorage", "Step", "Storage",
+    "StringTag", "Symbol", "TARGETS", "Tag", "TempLocal", "TensorListTag", "TensorParam", "TensorTag",
+    "Value", "ViewLocal", "ViewStorage", "Weight", "WeightStorage",
+    "CudaCopy", "CudaMemset", "CudaNode", "INTERLEAVES", "L2_PROMOTIONS", "MAX_BOX", "MAX_COPY_BYTES",
+    "MAX_ELEMENT_STRIDE", "MAX_MAP_DIMS", "MAX_MAP_SIZE", "MAX_MAP_STRIDE", "OOB_FILLS", "Pointer", "SWIZZLES",
+    "TensorMapParam",
 ]
 
 # --- methods ---------------------------------------------
@@ -143,34 +165,6 @@ class Port:
     name: str
     value: int
     pad: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class In:
-    TAG: ClassVar[Tag] = Tag("in", "value")
-    value: int
-
-
-@dataclass(frozen=True)
-class InOut:
-    TAG: ClassVar[Tag] = Tag("inout", "value")
-    value: int
-
-
-@dataclass(frozen=True)
-class Out:
-    TAG: ClassVar[Tag] = Tag("out", "value")
-    value: int
-
-
-@dataclass(frozen=True)
-class Absent:
-    """An optional tensor that this launch leaves out."""
-
-    TAG: ClassVar[Tag] = Tag("none", "value")
-
-
-Argument = In | InOut | Out | Absent
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,10 @@
-"""Rules of composite bodies: locals lie inside their base, temporaries are written before they are read."""
+"""Rules of kernels, and of composite bodies: temporaries are written before they are read, and share no byte."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from dsv41c.runtime.plan.schema import (
-    DTYPES,
     ROWS,
     ArgLocal,
     Call,
@@ -16,48 +14,20 @@ from dsv41c.runtime.plan.schema import (
     CudaBody,
     IntListTag,
     IntTag,
-    Kernel,
-    Local,
     MutableTag,
     Plan,
+    SequenceBody,
     TempLocal,
     TensorListTag,
     TensorTag,
-    ViewLocal,
 )
+from dsv41c.runtime.plan.verify_arguments import KernelFacts
 from dsv41c.runtime.plan.verify_cuda import check_cuda_body
-from dsv41c.runtime.plan.verify_geometry import (
-    Range,
-    add_offset,
-    broken,
-    check_index,
-    check_offset,
-    evaluate_at,
-    evaluate_extent,
-    shape_at,
-)
+from dsv41c.runtime.plan.verify_geometry import broken, check_index, evaluate_at, evaluate_extent
 from dsv41c.runtime.plan.verify_lifetimes import Lifetime, check_disjoint_lives
+from dsv41c.runtime.plan.verify_locals import PlacedLocal, note_argument, place_local
+from dsv41c.runtime.plan.verify_sequences import SequenceRules
 from dsv41c.runtime.plan.verify_values import points_of
-
-
-@dataclass(frozen=True)
-class PlacedLocal:
-    """The local that owns the bytes, and the bytes: of the scratch, of an argument or of a constant."""
-
-    root: int
-    bytes: Range
-
-
-@dataclass
-class KernelFacts:
-    """What launches of the kernel must respect. `arguments`: index to dtype; `span_bytes`: (rows, index)."""
-
-    is_composite: bool
-    scratch_bytes: dict[int, int] = field(default_factory=dict)
-    arguments: dict[int, str] = field(default_factory=dict)
-    span_bytes: dict[tuple[int, int], int] = field(default_factory=dict)
-    written: set[int] = field(default_factory=set)
-    read_first: set[int] = field(default_factory=set)
 
 
 def check_kernels(plan: Plan) -> list[KernelFacts]:
@@ -68,12 +38,27 @@ def check_kernels(plan: Plan) -> list[KernelFacts]:
         for launch in (launch for step in method.steps for launch in step.launches):
             if 0 <= launch.kernel < len(plan.kernels):
                 points[launch.kernel].update(points_of(method, symbols[method.symbol]))
-    return [_check_kernel(kernel, f"kernel {index} {kernel.op}", sorted(points[index] or {1}))
-            for index, kernel in enumerate(plan.kernels)]
+    _pass_on_to_parts(plan, points)
+    facts: list[KernelFacts] = []
+    for at in points:
+        facts.append(_check_kernel(plan, facts, sorted(at or {1})))
+    return facts
 
 
-def _check_kernel(kernel: Kernel, where: str, points: Sequence[int]) -> KernelFacts:
-    facts = KernelFacts(isinstance(kernel.body, CompositeBody))
+def _pass_on_to_parts(plan: Plan, points: list[set[int]]) -> None:
+    """A kernel that a sequence runs runs at the sequence's points too."""
+    for index in reversed(range(len(plan.kernels))):
+        body = plan.kernels[index].body
+        for part in body.parts if isinstance(body, SequenceBody) else ():
+            if 0 <= part.kernel < index:
+                points[part.kernel].update(points[index] or {1})
+
+
+def _check_kernel(plan: Plan, known: Sequence[KernelFacts], points: Sequence[int]) -> KernelFacts:
+    """Of the kernel behind those whose facts are `known`."""
+    kernel = plan.kernels[len(known)]
+    where = f"kernel {len(known)} {kernel.op}"
+    facts = KernelFacts(isinstance(kernel.body, (CompositeBody, SequenceBody)))
     for rows in points:
         scratch = evaluate_extent(kernel.scratch_bytes, {ROWS: rows}, where)
         if scratch < 0:
@@ -81,6 +66,8 @@ def _check_kernel(kernel: Kernel, where: str, points: Sequence[int]) -> KernelFa
         facts.scratch_bytes[rows] = scratch
         if isinstance(kernel.body, CompositeBody):
             _check_body(kernel.body, where, rows, facts)
+        elif isinstance(kernel.body, SequenceBody):
+            SequenceRules(plan, known, facts, rows).check()
         elif isinstance(kernel.body, CudaBody):
             check_cuda_body(kernel.body, {ROWS: rows}, scratch, where)
     return facts
@@ -90,11 +77,8 @@ def _check_body(body: CompositeBody, where: str, rows: int, facts: KernelFacts) 
     placed: list[PlacedLocal] = []
     for index, local in enumerate(body.locals):
         place = f"{where}, local {index}"
-        placed.append(_place(local, placed, {ROWS: rows}, facts.scratch_bytes[rows], place))
-        if isinstance(local, ArgLocal):
-            facts.arguments.setdefault(local.index, local.dtype)
-            span = max(placed[index].bytes.end, facts.span_bytes.get((rows, local.index), 0))
-            facts.span_bytes[rows, local.index] = span
+        placed.append(place_local(local, placed, {ROWS: rows}, facts.scratch_bytes[rows], place))
+        note_argument(local, placed[index], rows, facts)
     lives: dict[int, Lifetime] = {}
     written: set[int] = set()
     for moment, call in enumerate(body.calls):
@@ -106,33 +90,6 @@ def _check_body(body: CompositeBody, where: str, rows: int, facts: KernelFacts) 
                 place = f"{where}, local {root}"
                 lives.setdefault(root, Lifetime(place, placed[root].bytes, moment, moment)).last = moment
     check_disjoint_lives(lives[root] for root in sorted(lives))
-
-
-def _place(
-    local: Local, placed: Sequence[PlacedLocal], symbols: Mapping[str, int], scratch: int, where: str
-) -> PlacedLocal:
-    index = len(placed)
-    if isinstance(local, ConstantLocal):
-        return PlacedLocal(index, Range("constant", 0, DTYPES[local.dtype].item_bytes))
-    shape = shape_at(local.sizes, local.strides, local.dtype, symbols=symbols, where=where)
-    if isinstance(local, ArgLocal):
-        if local.index < 0:
-            raise broken("argument index out of range", where, local.index, "at least 0")
-        return PlacedLocal(index, Range(f"argument {local.index}", 0, shape.span_bytes))
-    offset = evaluate_extent(local.offset, symbols, where)
-    if isinstance(local, ViewLocal):
-        check_index(local.of, index, "view base", where)
-        base = placed[local.of]
-        begin = add_offset(base.bytes.begin, offset, local.dtype, where)
-        view = Range(base.bytes.region, begin, begin + shape.span_bytes)
-        if view.begin < base.bytes.begin or view.end > base.bytes.end:
-            raise broken("view outside its base", where, str(view), str(base.bytes))
-        return PlacedLocal(base.root, view)
-    check_offset(offset, DTYPES[local.dtype].item_bytes, offset, where)
-    temp = Range("scratch", offset, offset + shape.span_bytes)
-    if temp.end > scratch:
-        raise broken("temporary outside the scratch", where, str(temp), f"an end of at most {scratch}")
-    return PlacedLocal(index, temp)
 
 
 def _check_call(

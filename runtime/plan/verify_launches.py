@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
-from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.schema import (
     Absent,
     ArenaStorage,
@@ -18,10 +18,10 @@ from dsv41c.runtime.plan.schema import (
     Symbol,
     WeightStorage,
 )
-from dsv41c.runtime.plan.verify_cuda import check_cuda_arguments
+from dsv41c.runtime.plan.verify_arguments import KernelFacts, Operand, check_arguments
+from dsv41c.runtime.plan.verify_cuda_arguments import CudaArgumentRules
 from dsv41c.runtime.plan.verify_dataflow import launches_of
 from dsv41c.runtime.plan.verify_geometry import broken, check_index, launch_place, value_place
-from dsv41c.runtime.plan.verify_kernels import KernelFacts
 from dsv41c.runtime.plan.verify_values import Placed, points_of
 
 
@@ -37,11 +37,15 @@ def check_launches(
         _check_scratch(method, launch, symbol, placed, kernels[launch.kernel], where)
         _check_written(method, launch, placed, where)
         _check_overlaps(method, launch, placed, where)
-        _check_body_arguments(method, launch, symbol, placed, kernels[launch.kernel], where)
+        operand = functools.partial(_operand, method, points_of(method, symbol), placed)
+        check_arguments(launch.tensors, kernels[launch.kernel], operand, symbol.name, where)
         body = plan.kernels[launch.kernel].body
         if isinstance(body, CudaBody):
-            outs = [i for i, argument in enumerate(launch.tensors) if isinstance(argument, Out)]
-            check_cuda_arguments(body, len(launch.tensors), outs, where)
+            CudaArgumentRules(launch.tensors, operand, symbol.name, where).check(body)
+
+
+def _operand(method: Method, points: Sequence[int], placed: Sequence[Placed], value: int) -> Operand:
+    return Operand(method.values[value].dtype, {rows: placed[value].ranges[rows] for rows in points})
 
 
 def _check_scratch(
@@ -90,41 +94,3 @@ def _check_apart(method: Method, left: int, right: int, placed: Sequence[Placed]
         if first.overlaps(second):
             raise broken("written tensor overlaps another", where, f"{value_place(method, left)} at {first}",
                          f"no byte of {value_place(method, right)} at {second}")
-
-
-def _check_body_arguments(
-    method: Method, launch: Launch, symbol: Symbol, placed: Sequence[Placed], facts: KernelFacts, where: str
-) -> None:
-    """A composite finds the tensors that its body uses, large enough, and writable where it writes."""
-    for index, dtype in sorted(facts.arguments.items()):
-        check_index(index, len(launch.tensors), "argument", where)
-        argument = launch.tensors[index]
-        if isinstance(argument, Absent):
-            raise broken("body uses an absent argument", where, f"argument {index}", "a tensor")
-        value = method.values[argument.value]
-        if value.dtype != dtype:
-            raise broken("argument of the wrong dtype", where, f"argument {index} {value.dtype}", dtype)
-        for rows in points_of(method, symbol):
-            bytes_ = placed[argument.value].ranges[rows]
-            if facts.span_bytes[rows, index] > bytes_.end - bytes_.begin:
-                raise broken("argument is too small", where,
-                             f"argument {index}, {bytes_.end - bytes_.begin} bytes",
-                             f"{facts.span_bytes[rows, index]} bytes at {symbol.name} = {rows}")
-        if index in facts.written and not isinstance(argument, (Out, InOut)):
-            raise broken("body writes an input", where, f"argument {index}", "out or inout")
-        if isinstance(argument, Out) and (index not in facts.written or index in facts.read_first):
-            raise _not_written(index, where)
-    _check_outs_used(launch, facts, where)
-
-
-def _check_outs_used(launch: Launch, facts: KernelFacts, where: str) -> None:
-    if not facts.is_composite:
-        return
-    for index, argument in enumerate(launch.tensors):
-        if isinstance(argument, Out) and index not in facts.arguments:
-            raise _not_written(index, where)
-
-
-def _not_written(index: int, where: str) -> Dsv41cError:
-    return broken("out is not written first", where, f"argument {index}",
-                  "a body that writes it before reading")

@@ -21,6 +21,7 @@ from dsv41c.runtime.plan.schema import (
     Flow,
     NativeBody,
     Plan,
+    SequenceBody,
     State,
     Symbol,
     Weight,
@@ -29,6 +30,7 @@ from dsv41c.runtime.plan.verify_geometry import Range, broken, check_offset, num
 
 FEATURE_OF_BODY: dict[type, str] = {
     CompositeBody: "aten_composites", CudaBody: "cuda_cubin", NativeBody: "native_cpu",
+    SequenceBody: "kernel_sequences",
 }
 
 

@@ -10,8 +10,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from dsv41c.runtime.generate import generate
 from dsv41c.runtime.library import core_library
 from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.load import ERROR_BYTES, load
-from dsv41c.runtime.requests import Request
+from dsv41c.runtime.requests import Completion, Request
 from tests.unit.tools.command_line import MAIN, dsv41c
 
 TENSORS, BYTES = 96_085, 510_286_023_000
@@ -37,6 +37,7 @@ GIB = 2**30
 SMALL: dict[str, Any] = {"max_model_len": 256, "max_num_batched_tokens": 128}
 # Ragged, and one prompt longer than the window of 128 and than the block budget of a decoder layer.
 LENGTHS = (*range(1, 14), 17, 20, 140)
+SCHEDULES = (11, 12, 13, 14)
 NEEDS_NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="not here: nvcc")
 
 
@@ -130,9 +131,17 @@ def test_small_compiles_within_two_minutes(small: Path, tmp_path: Path) -> None:
     assert time.perf_counter() - started < 120
 
 
+def drawn_schedule(seed: int, limits: Limits) -> tuple[Limits, np.ndarray]:
+    """Rows a step (which cuts prompts into other chunks), requests at a time, and their order."""
+    draws = np.random.default_rng(seed)
+    together = int(draws.integers(2, limits.max_num_seqs + 1))
+    rows = int(draws.integers(together, limits.max_num_batched_tokens + 1))
+    return replace(limits, max_num_seqs=together, max_num_batched_tokens=rows), draws.permutation(len(LENGTHS))
+
+
 @pytest.mark.slow
 def test_ragged_requests_equal_the_eager_model(small: Path, compiled_artifact: Callable[..., Path]) -> None:
-    """16 requests at once, bit for bit."""
+    """16 requests at once and in drawn schedules, bit for bit those of the eager model in one schedule."""
     artifact = compiled_artifact("small", 0, **SMALL)
     limits = Limits.read(artifact)
     draws = np.random.default_rng(3)
@@ -142,11 +151,19 @@ def test_ragged_requests_equal_the_eager_model(small: Path, compiled_artifact: C
     options = CompileOptions(**SMALL).resolved(view.config)
     eager = _EagerExecutor(EagerModel(view.config, options, load_weights(view, weight_recipes(view, options))))
     expected = generate(eager, limits, requests, keep_logits=True)
+    schedules = [(limits, np.arange(len(requests))), *(drawn_schedule(seed, limits) for seed in SCHEDULES)]
+    assert len({(held.max_num_seqs, held.max_num_batched_tokens, *order) for held, order in schedules}) == 5
     with load(artifact) as runtime:
-        found = generate(runtime, limits, requests, keep_logits=True)
-        modes = {record.mode for record in runtime.records()}
-    assert len(found) == 16
-    assert "bucketed" in modes
+        for held, order in schedules:
+            started = time.perf_counter()
+            found = generate(runtime, held, [requests[i] for i in order], keep_logits=True)
+            print(f"{held.max_num_seqs} at a time, {held.max_num_batched_tokens} rows: "
+                  f"{time.perf_counter() - started:.1f} s", file=sys.stderr)
+            _assert_equal(found, [expected[i] for i in order])
+        assert "bucketed" in {record.mode for record in runtime.records()}
+
+
+def _assert_equal(found: Sequence[Completion], expected: Sequence[Completion]) -> None:
     for one, other in zip(found, expected, strict=True):
         assert one.tokens == other.tokens
         assert one.logits is not None and other.logits is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,13 @@ def retype(name: str, dtype: str, shape: list[int] | None = None, scale: int = 1
     return change
 
 
+def scales_as_floats(tensors: dict[str, Tensor]) -> None:
+    """The same powers of two in F32, as some tools store them."""
+    old = tensors[f"{WQ_A}.scale"]
+    tensors[f"{WQ_A}.scale"] = Tensor("F32", old.shape, b"".join(
+        struct.pack("<f", 2.0 ** (code - 127)) for code in old.data))
+
+
 def change_tensor(checkpoint: Path, name: str, change: Change) -> None:
     """In the shard, and in the index where the names change."""
     shard = shard_with(checkpoint, name)
@@ -132,10 +140,13 @@ def change_tensor(checkpoint: Path, name: str, change: Change) -> None:
     (f"{WQ_A}.weight", retype(f"{WQ_A}.weight", "U8"), "E0103", ("U8", "F8_E4M3")),
     (f"{WQ_A}.scale", retype(f"{WQ_A}.scale", "F32", scale=4), "E0103", ("F32", "F8_E8M0")),
     (f"{WQ_A}.scale", retype(f"{WQ_A}.scale", "BF16", scale=2), "E0103", ("BF16", "F8_E8M0")),
-], ids=["name", "missing", "missing scale", "dtype", "bytes for FP8", "scale in F32", "scale in BF16"])
+    (f"{WQ_A}.scale", scales_as_floats, "E0103", (f"{WQ_A}.scale", "F32", "F8_E8M0")),
+], ids=["name", "missing", "missing scale", "dtype", "bytes for FP8", "scale in F32", "scale in BF16",
+        "powers of two in F32"])
 def test_a_wrong_tensor(name: str, change: Change, code: str, words: tuple[str, ...], checkpoint: Path,
                         compile_refused: Refused) -> None:
-    """A scale that is no power of two can only come in another dtype than F8_E8M0, which has nothing else."""
+    """A scale that is no power of two can only come in another dtype than F8_E8M0, which has nothing else; another
+    dtype is refused whatever it holds, because kernels read the checkpoint's own bytes."""
     change_tensor(checkpoint, name, change)
     compile_refused(code, *words)
 

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from dsv41c.compiler import cuda_bodies
 from dsv41c.compiler.kernels import build, catalog, nvcc
 from dsv41c.compiler.kernels.build import build_kernel
-from dsv41c.compiler.kernels.source import Float, Int32, KernelSource, LaunchRecord, Tensor
+from dsv41c.compiler.kernels.source import Float, Int32, KernelSource, LaunchRecord, Scratch, Tensor, TensorMap
+from dsv41c.compiler.kernels.tilelang_lowering import LoweredMap
+from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.expr import Binary, evaluate
+from dsv41c.runtime.plan.verify_tensor_map import check_tensor_map, map_span
 
 SELECT = catalog.mega_gate(128, 16, 2, 1.5).launches[1]
 NORM = catalog.rmsnorm_mxfp8(64, 1e-20).launches[0]
@@ -57,6 +61,32 @@ def test_tilelang_grid_becomes_a_plan_expression(kernel_cache: Path) -> None:
     record = build_kernel(NORM, "sm_90a", kernel_cache).record
     assert record.block == (128, 1, 1)
     assert [evaluate(record.grid[0], {"rows": n}) for n in (1, 16, 17)] == [1, 1, 2]
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_tilelangs_tensor_map_becomes_a_parameter(target: str, kernel_cache: Path) -> None:
+    """The mix weights: [80 pieces, 48 rows, 256 columns] of bfloat16, 64 rows and columns at a time."""
+    record = build_kernel(catalog.mega_mhc(5120, 20, 1e-20, 1e-6, maps=True).launches[0], target, kernel_cache).record
+    (found,) = (p for p in record.params if isinstance(p, TensorMap))
+    assert (found.tensor, found.dtype) == (Tensor(5), "bfloat16")
+    assert (found.sizes, found.strides) == ((256, 48, 80), (512, 24576))
+    assert found.box[1:] == (64, 1) and found.element_strides == (1, 1, 1) and found.oob_fill == "zero"
+    assert Tensor(5) not in record.params
+    assert LaunchRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
+    param = cuda_bodies._param(found)
+    assert isinstance(param, schema.TensorMapParam)
+    check_tensor_map(param, {"rows": 1}, 0, "here")
+    assert map_span(param, {"rows": 1}, "here") == 80 * 48 * 256 * 2
+
+
+def test_a_map_needs_a_pointer_and_takes_the_rows_from_the_bindings() -> None:
+    lowered = LoweredMap("x", "float32", (64, "n"), (256,), (8, 1), (1, 1), "none", "none", "128b", "zero")
+    bound = build._with_maps(NORM, {"x": Scratch(16), "n": Int32("rows")}, {"x_desc": lowered})
+    assert bound == {"n": Int32("rows"), "x_desc": TensorMap(Scratch(16), "float32", (64, "rows"), (256,), (8, 1),
+                                                            (1, 1), "none", "none", "128b", "zero")}
+    with pytest.raises(Dsv41cError, match="tensor map x_desc of x"):
+        build._with_maps(NORM, {"x": Int32(1)}, {"x_desc": lowered})
 
 
 @pytest.mark.kernels

@@ -10,6 +10,7 @@ import pytest
 from dsv41c.compiler.driver import compile_checkpoint
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.runtime.plan import codec, schema
+from dsv41c.tools.cli.main import run
 
 SMALL = {"max_model_len": 64, "max_num_seqs": 4, "max_num_batched_tokens": 16}
 ELF = b"\x7fELF"
@@ -20,14 +21,34 @@ def compiled(checkpoint: Path, output: Path, **options: object) -> schema.Plan:
     return codec.decode((output / "plan.json").read_bytes())
 
 
+@pytest.fixture(scope="module")
+def sm_90a(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tiny for sm_90a, its kernels compiled anew."""
+    folder = tmp_path_factory.mktemp("sm_90a")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSV41C_CACHE_DIR", str(folder / "cache"))
+        compiled(tiny_checkpoint, folder / "art", target="sm_90a")
+    return folder / "art"
+
+
 @pytest.mark.nvcc
-def test_tiny_for_sm_90a_needs_nothing_but_its_cubins(tiny_checkpoint: Path, tmp_path: Path,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DSV41C_CACHE_DIR", str(tmp_path / "cache"))
-    plan = compiled(tiny_checkpoint, tmp_path / "art", target="sm_90a")
-    assert (plan.target, plan.required_features) == ("sm_90a", ("cuda_cubin",))
-    named = {launch.cubin for k in plan.kernels if isinstance(k.body, schema.CudaBody) for launch in k.body.launches}
-    files = {p.stem: p.read_bytes() for p in (tmp_path / "art/kernels").iterdir()}
+def test_the_structure_does_not_depend_on_the_target(tiny_checkpoint: Path, sm_90a: Path, tmp_path: Path,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    """Launches, segments, breaks and classes of memory of the cpu plan and of the one for a GPU are equal."""
+    compiled(tiny_checkpoint, tmp_path / "cpu")
+    assert run(["diff", str(tmp_path / "cpu"), str(sm_90a)]) == 1
+    capsys.readouterr()
+    assert (run(["diff", str(tmp_path / "cpu"), str(sm_90a), "--structure"]), capsys.readouterr().out) == (0, "same\n")
+
+
+@pytest.mark.nvcc
+def test_tiny_for_sm_90a_needs_nothing_but_its_cubins(sm_90a: Path) -> None:
+    plan = codec.decode((sm_90a / "plan.json").read_bytes())
+    assert (plan.target, plan.required_features) == ("sm_90a", ("cuda_cubin", "kernel_sequences"))
+    nodes = [node for k in plan.kernels if isinstance(k.body, schema.CudaBody) for node in k.body.launches]
+    named = {node.cubin for node in nodes if isinstance(node, schema.CudaLaunch)}
+    assert {type(node) for node in nodes} == {schema.CudaLaunch, schema.CudaCopy, schema.CudaMemset}
+    files = {p.stem: p.read_bytes() for p in (sm_90a / "kernels").iterdir()}
     assert named == set(files)
     for digest, content in files.items():
         assert content.startswith(ELF) and hashlib.sha256(content).hexdigest() == digest
@@ -40,6 +61,6 @@ def test_an_op_left_to_aten_keeps_its_composite(tiny_checkpoint: Path, tmp_path:
     monkeypatch.setenv("DSV41C_CACHE_DIR", str(tmp_path / "cache"))
     ops = ("rms_norm", "rotary")
     plan = compiled(tiny_checkpoint, tmp_path / "art", target="sm_100a", fallback=ops)
-    assert plan.required_features == ("aten_composites", "cuda_cubin")
+    assert plan.required_features == ("aten_composites", "cuda_cubin", "kernel_sequences")
     left = {k.op.removeprefix("dsv41c::") for k in plan.kernels if isinstance(k.body, schema.CompositeBody)}
     assert left == set(ops)

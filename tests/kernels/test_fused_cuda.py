@@ -122,7 +122,7 @@ def test_gate_select_chooses_as_the_reference(experts: int, topk: int, rows: int
     assert scratch.numel() * 4 == size_of(op, rows)
     expert, chosen = poisoned(rows, topk, dtype=torch.int32), poisoned(rows, topk, dtype=F32)
     run(source, {2: bias, 3: bias_vl, 4: table, 5: expert, 6: chosen}, scratch, rows, libraries)
-    wanted = OPS["moe_gate"].reference(x, weight, bias, bias_vl, table, topk, 1.5)
+    wanted = OPS["mega_gate"].reference(x, weight, bias, bias_vl, table, topk, 1.5)
     assert torch.equal(expert, wanted[0])
     torch.testing.assert_close(chosen, wanted[1], rtol=1e-5, atol=0.0, equal_nan=True)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dsv41c.compiler.kernels.plain import SOURCES, cuda_source
-from dsv41c.compiler.ops import mega
+from dsv41c.compiler.ops import draft, mega
 from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.tools.bench.op_case import Case, judge, results, same_bits
@@ -18,6 +18,9 @@ from tests.kernels.emulation.emulator import emulate
 
 SMALL = small_cases()
 PADS = 3
+
+PRIMITIVE = {name for name, spec in OPS.items() if spec.composition is None} - {spec.name for spec in mega.SPECS}
+COPIES = {"expert_dispatch", "expert_combine"}  # vanish at world size 1; ATen copies where they are left
 
 
 @pytest.fixture(scope="session")
@@ -51,8 +54,9 @@ def test_kernel_equals_the_reference_and_its_rows_stand_alone(case: Case, librar
 
 
 def test_every_op_has_a_plain_kernel_and_a_case() -> None:
-    """A fused op is a kernel itself."""
-    assert set(SOURCES) == set(OPS) - {spec.name for spec in mega.SPECS}
+    """A fused op is a kernel itself, or a sequence of the others; draft ops are in no plan yet."""
+    drafts = {spec.name for spec in draft.SPECS}
+    assert set(SOURCES) == (PRIMITIVE - COPIES - drafts) | {"mega_gate"}
     assert {case.op for case in SMALL} == set(SOURCES)
 
 

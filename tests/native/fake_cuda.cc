@@ -58,15 +58,26 @@ std::vector<uint64_t> read_values(const Kernel& kernel, void** parameters) {
   for (size_t i = 0; i < kernel.letters.size(); ++i) {
     const bool is_wide = kernel.letters[i] == 'p' || kernel.letters[i] == 'l';
     uint64_t value = 0;
-    std::memcpy(&value, parameters[i], is_wide ? 8 : 4);
+    if (kernel.letters[i] == 'm') {
+      uint64_t map[16];
+      std::memcpy(map, parameters[i], sizeof map);
+      if (map[0] != MAP_MAGIC) violation("a parameter that is no tensor map");
+      value = map[0] == MAP_MAGIC ? map[1] : 0;
+    } else {
+      std::memcpy(&value, parameters[i], is_wide ? 8 : 4);
+    }
     values.push_back(value);
   }
   return values;
 }
 
 Json node_json(const Node& node) {
-  return {{"symbol", node.kernel->symbol}, {"grid", node.grid},     {"block", node.block},
-          {"shared", node.shared},         {"values", node.values}, {"sources", node.sources}};
+  return {{"symbol", node.kernel ? node.kernel->symbol : node.transfer},
+          {"grid", node.grid},
+          {"block", node.block},
+          {"shared", node.shared},
+          {"values", node.values},
+          {"sources", node.sources}};
 }
 
 // Among the nodes that may run, always the youngest: an edge that is missing changes what comes out.
@@ -75,7 +86,7 @@ void run_graph(const std::vector<Node>& nodes) {
   for (size_t count = 0; count < nodes.size(); ++count)
     for (size_t i = nodes.size(); i-- > 0;)
       if (!done[i] && std::ranges::all_of(nodes[i].sources, [&](int source) { return done[source]; })) {
-        run_kernel(nodes[i]);
+        run_node(nodes[i]);
         done[i] = true;
         break;
       }
@@ -84,6 +95,39 @@ void run_graph(const std::vector<Node>& nodes) {
 bool shape_fits(const Node& node) {
   return node.shared <= node.kernel->shared_limit && node.grid[0] * node.grid[1] * node.grid[2] > 0 &&
          node.block[0] * node.block[1] * node.block[2] <= 1024;
+}
+
+// The documented limits, as the driver checks them.
+bool map_fits(const EncodedMap& map, size_t rank) {
+  constexpr int ITEM[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
+  const unsigned unit = map.interleave == 2 ? 32 : 16;
+  const auto inner = map.box[0] * static_cast<unsigned>(ITEM[map.type]);
+  bool fits = rank >= 1 && rank <= 5 && map.address % unit == 0;
+  for (uint64_t size : map.sizes) fits &= size >= 1 && size <= (uint64_t{1} << 32);
+  for (uint64_t stride : map.strides) fits &= stride % unit == 0 && stride < (uint64_t{1} << 40);
+  for (unsigned size : map.box) fits &= size >= 1 && size <= 256;
+  for (unsigned step : map.steps) fits &= step >= 1 && step <= 8;
+  if (map.interleave != 0) return fits && rank >= 3 && (map.interleave != 2 || map.swizzle == 1);
+  return fits && inner % 16 == 0 && (map.swizzle == 0 || inner <= 16u << map.swizzle);
+}
+
+// A node of a stream's capture waits for the one before it; else the stream runs it.
+Result start(void* stream, Node node) {
+  if (Graph* graph = static_cast<Stream*>(stream)->capturing) {
+    if (!graph->nodes.empty()) node.sources = {static_cast<int>(graph->nodes.size()) - 1};
+    return graph->nodes.push_back(std::move(node)), OK;
+  }
+  world().enqueue(static_cast<Stream*>(stream), [node = std::move(node)] { run_node(node); });
+  return OK;
+}
+
+Result add_node(const char* name, void** handle, void* graph, void* const* sources, size_t count, Node node) {
+  if (!is_live(graph, "graph", name)) return INVALID_HANDLE;
+  auto& nodes = static_cast<Graph*>(graph)->nodes;
+  for (size_t i = 0; i < count; ++i)  // a node's handle is its number from 1
+    node.sources.push_back(static_cast<int>(reinterpret_cast<intptr_t>(sources[i])) - 1);
+  nodes.push_back(std::move(node));
+  return *handle = reinterpret_cast<void*>(static_cast<intptr_t>(nodes.size())), OK;
 }
 
 Stream* as_stream(void* handle) { return static_cast<Stream*>(handle); }
@@ -114,6 +158,24 @@ struct KernelNodeParams {  // as the driver's documentation lays it out
   unsigned grid[3], block[3], shared;
   void **parameters, **extra;
   void *kernel, *context;
+};
+struct CopySide {
+  size_t x, y, z, lod;
+  int memory;
+  const void* host;
+  unsigned long long device;
+  void *array, *reserved;
+  size_t pitch, height;
+};
+struct CopyParams {
+  CopySide source, target;
+  size_t width, height, depth;
+};
+struct MemsetParams {
+  unsigned long long target;
+  size_t pitch;
+  unsigned value, element_bytes;
+  size_t width, height;
 };
 
 }  // namespace
@@ -205,7 +267,20 @@ EXPORT Result cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size
 EXPORT Result cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t bytes, void* stream) {
   return copy("cuMemcpyDtoHAsync", to, reinterpret_cast<const void*>(from), bytes, stream);
 }
+EXPORT Result cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes, void* stream) {
+  if (const Result result = begin("cuMemcpyDtoDAsync")) return result;
+  if (!is_live(stream, "stream", "cuMemcpyDtoDAsync")) return INVALID_HANDLE;
+  Node node;
+  node.transfer = "copy", node.values = {to, from, bytes};
+  return start(stream, std::move(node));
+}
 EXPORT Result cuMemsetD8Async(unsigned long long address, unsigned char value, size_t count, void* stream) {
+  if (as_stream(stream)->capturing) {
+    if (const Result result = begin("cuMemsetD8Async")) return result;
+    Node node;
+    node.transfer = "memset", node.values = {address, value, count};
+    return start(stream, std::move(node));
+  }
   return fill("cuMemsetD8Async", address, 1, value, count, stream);
 }
 EXPORT Result cuMemsetD16Async(unsigned long long address, unsigned short value, size_t count, void* stream) {
@@ -295,14 +370,8 @@ EXPORT Result cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned 
                              unsigned bz, unsigned shared, void* stream, void** parameters, void**) {
   if (const Result result = begin("cuLaunchKernel")) return result;
   const auto* kernel = static_cast<Kernel*>(function);
-  Node node{kernel, {gx, gy, gz}, {bx, by, bz}, shared, read_values(*kernel, parameters), {}};
-  if (!shape_fits(node)) return INVALID_VALUE;
-  if (Graph* graph = as_stream(stream)->capturing) {
-    if (!graph->nodes.empty()) node.sources = {static_cast<int>(graph->nodes.size()) - 1};
-    return graph->nodes.push_back(std::move(node)), OK;
-  }
-  world().enqueue(as_stream(stream), [node = std::move(node)] { run_kernel(node); });
-  return OK;
+  Node node{kernel, {gx, gy, gz}, {bx, by, bz}, shared, read_values(*kernel, parameters), {}, {}};
+  return shape_fits(node) ? start(stream, std::move(node)) : INVALID_VALUE;
 }
 
 EXPORT Result cuGraphCreate(void** graph, unsigned) {
@@ -315,16 +384,49 @@ EXPORT Result cuGraphDestroy(void* graph) {
 EXPORT Result cuGraphAddKernelNode_v2(void** handle, void* graph, void* const* sources, size_t count,
                                       const KernelNodeParams* given) {
   if (const Result result = begin("cuGraphAddKernelNode")) return result;
-  if (!is_live(graph, "graph", "cuGraphAddKernelNode")) return INVALID_HANDLE;
-  auto& nodes = static_cast<Graph*>(graph)->nodes;
-  Node node{given->function, {}, {}, given->shared, read_values(*given->function, given->parameters), {}};
+  Node node{given->function, {}, {}, given->shared, read_values(*given->function, given->parameters), {}, {}};
   std::copy_n(given->grid, 3, node.grid);
   std::copy_n(given->block, 3, node.block);
-  for (size_t i = 0; i < count; ++i)  // a node's handle is its number from 1
-    node.sources.push_back(static_cast<int>(reinterpret_cast<intptr_t>(sources[i])) - 1);
   if (!shape_fits(node)) return INVALID_VALUE;
-  nodes.push_back(std::move(node));
-  return *handle = reinterpret_cast<void*>(static_cast<intptr_t>(nodes.size())), OK;
+  return add_node("cuGraphAddKernelNode", handle, graph, sources, count, std::move(node));
+}
+EXPORT Result cuGraphAddMemcpyNode(void** handle, void* graph, void* const* sources, size_t count,
+                                   const CopyParams* given, void* context) {
+  if (const Result result = begin("cuGraphAddMemcpyNode")) return result;
+  const auto is_row = [&](const CopySide& side) {
+    return side.memory == 2 && side.pitch >= given->width && side.pitch <= INT32_MAX && !side.host && !side.array &&
+           !side.reserved && side.x == 0 && side.y == 0 && side.z == 0 && side.lod == 0;
+  };
+  const bool fits = context == &world() && is_row(given->source) && is_row(given->target) && given->width > 0 &&
+                    given->height == 1 && given->depth == 1;
+  if (!fits) return INVALID_VALUE;
+  Node node;
+  node.transfer = "copy", node.values = {given->target.device, given->source.device, given->width};
+  return add_node("cuGraphAddMemcpyNode", handle, graph, sources, count, std::move(node));
+}
+EXPORT Result cuGraphAddMemsetNode(void** handle, void* graph, void* const* sources, size_t count,
+                                   const MemsetParams* given, void* context) {
+  if (const Result result = begin("cuGraphAddMemsetNode")) return result;
+  const bool fits = context == &world() && given->element_bytes == 1 && given->height == 1 && given->width > 0;
+  if (!fits) return INVALID_VALUE;
+  Node node;
+  node.transfer = "memset", node.values = {given->target, given->value, given->width};
+  return add_node("cuGraphAddMemsetNode", handle, graph, sources, count, std::move(node));
+}
+EXPORT Result cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* address, const uint64_t* sizes,
+                                     const uint64_t* strides, const unsigned* box, const unsigned* steps,
+                                     int interleave, int swizzle, int promotion, int fill) {
+  if (const Result result = begin("cuTensorMapEncodeTiled")) return result;
+  if (reinterpret_cast<uintptr_t>(map) % 64 != 0 || rank < 1 || rank > 5) return INVALID_VALUE;
+  EncodedMap encoded{
+      type, interleave, swizzle, promotion, fill, reinterpret_cast<uint64_t>(address), {sizes, sizes + rank},
+      {},   {},         {}};
+  encoded.strides.assign(strides, strides + rank - 1);
+  encoded.box.assign(box, box + rank), encoded.steps.assign(steps, steps + rank);
+  if (!map_fits(encoded, rank)) return INVALID_VALUE;
+  const uint64_t words[16] = {MAP_MAGIC, world().maps.size()};
+  std::memcpy(map, words, sizeof words);
+  return world().maps.push_back(std::move(encoded)), OK;
 }
 EXPORT Result cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
   if (const Result result = begin("cuGraphInstantiate")) return result;

@@ -17,7 +17,7 @@ inline constexpr Result OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE 
                         INVALID_HANDLE = 400, NOT_FOUND = 500;
 
 // A function of a module: a line "symbol letters" of the image, a letter for each parameter: p pointer, l int64,
-// i int32, f float.
+// i int32, f float, m tensor map.
 struct Kernel {
   std::string symbol;
   std::string letters;
@@ -25,11 +25,22 @@ struct Kernel {
   int times_set = 0;
 };
 
+// What cuTensorMapEncodeTiled was given; a map's 128 bytes hold its number behind a magic word.
+inline constexpr uint64_t MAP_MAGIC = 0x70616d726f736e74;
+struct EncodedMap {
+  int type = 0, interleave = 0, swizzle = 0, promotion = 0, fill = 0;
+  uint64_t address = 0;
+  std::vector<uint64_t> sizes, strides;
+  std::vector<unsigned> box, steps;
+};
+
+// A kernel, or without one a copy ("copy": values are target, source, bytes) or a memset (target, value, bytes).
 struct Node {
   const Kernel* kernel = nullptr;
-  unsigned grid[3], block[3], shared;
-  std::vector<uint64_t> values;
+  unsigned grid[3] = {}, block[3] = {}, shared = 0;
+  std::vector<uint64_t> values;  // of a map its number
   std::vector<int> sources;
+  std::string transfer;  // "copy" or "memset"
 };
 
 struct Module {
@@ -65,6 +76,7 @@ struct World {
   std::vector<std::string> log;       // names of calls
   std::vector<std::string> executed;  // symbols and copies in the order they ran
   std::vector<std::string> violations;
+  std::vector<EncodedMap> maps;
   std::vector<std::string> graphs;  // JSON of each instantiated graph
   std::vector<Stream*> streams;
   int64_t graph_bytes = 0;
@@ -75,6 +87,6 @@ struct World {
 };
 
 World& world();
-void run_kernel(const Node& node);  // fake_kernels.cc
+void run_node(const Node& node);  // fake_kernels.cc
 
 }  // namespace fake

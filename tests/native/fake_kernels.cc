@@ -42,6 +42,11 @@ void test_scale(const std::vector<uint64_t>& v) {
 void test_count(const std::vector<uint64_t>& v) {
   for (uint64_t i = 0; i < v[1]; ++i) at<int32_t>(v[0])[i] += 1;
 }
+// map of in (float32, one dimension), out, n: also where the map ends, elements are 0
+void test_mapped(const std::vector<uint64_t>& v) {
+  const EncodedMap& map = world().maps[v[0]];
+  for (uint64_t i = 0; i < v[2]; ++i) at<float>(v[1])[i] = i < map.sizes[0] ? at<float>(map.address)[i] : 0.0f;
+}
 // in, weight, logits, rows, columns
 void test_head(const std::vector<uint64_t>& v) {
   for (uint64_t r = 0; r < v[3]; ++r)
@@ -52,15 +57,18 @@ struct HostKernel {
   const char* symbol;
   void (*run)(const std::vector<uint64_t>& values);
 };
-constexpr HostKernel HOST_KERNELS[] = {{"test_rows", test_rows},
-                                       {"test_add", test_add},
-                                       {"test_scale", test_scale},
-                                       {"test_count", test_count},
-                                       {"test_head", test_head}};
+constexpr HostKernel HOST_KERNELS[] = {{"test_rows", test_rows},     {"test_add", test_add},
+                                       {"test_scale", test_scale},   {"test_count", test_count},
+                                       {"test_mapped", test_mapped}, {"test_head", test_head}};
 
 }  // namespace
 
-void run_kernel(const Node& node) {
+void run_node(const Node& node) {
+  const std::vector<uint64_t>& v = node.values;
+  if (!node.transfer.empty()) world().executed.push_back(node.transfer);
+  if (node.transfer == "copy") std::memcpy(at<char>(v[0]), at<char>(v[1]), v[2]);
+  if (node.transfer == "memset") std::memset(at<char>(v[0]), static_cast<int>(v[1]), v[2]);
+  if (!node.kernel) return;
   world().executed.push_back(node.kernel->symbol);
   for (const HostKernel& kernel : HOST_KERNELS)
     if (node.kernel->symbol == kernel.symbol) kernel.run(node.values);

@@ -60,8 +60,18 @@ EXPORT const char* fake_cuda_report() {
   for (const auto& [handle, kind] : w.live) live[kind] = live.value(kind, 0) + 1;
   Json graphs = Json::array();
   for (const std::string& graph : w.graphs) graphs.push_back(Json::parse(graph));
-  text = Json{{"calls", w.calls}, {"live", live},           {"retained", w.retained},     {"depth", w.contexts.size()},
-              {"log", w.log},     {"executed", w.executed}, {"violations", w.violations}, {"graphs", graphs}}
+  Json maps = Json::array();
+  for (const fake::EncodedMap& m : w.maps)
+    maps.push_back({{"type", m.type},
+                    {"address", m.address},
+                    {"sizes", m.sizes},
+                    {"strides", m.strides},
+                    {"box", m.box},
+                    {"steps", m.steps},
+                    {"modes", {m.interleave, m.swizzle, m.promotion, m.fill}}});
+  text = Json{{"maps", maps},           {"calls", w.calls},           {"live", live},
+              {"retained", w.retained}, {"depth", w.contexts.size()}, {"log", w.log},
+              {"executed", w.executed}, {"violations", w.violations}, {"graphs", graphs}}
              .dump();
   return text.c_str();
 }

@@ -12,7 +12,7 @@ from torch._subclasses import FakeTensorMode
 from dsv41c.compiler.aten_form import trace
 from dsv41c.compiler.ops import catalog  # noqa: F401  registers the ops
 from dsv41c.compiler.program import Method, Origin, Program, Symbol
-from dsv41c.passes.engine.raising import ROWS
+from dsv41c.passes.engine.spelling import ROWS
 
 
 def program_of(function: Callable[..., Any], *examples: Tensor, state: int | None = None,

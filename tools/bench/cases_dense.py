@@ -18,7 +18,7 @@ def small() -> list[Case]:
             _linear(5, 64, 70, BF16, BF16, F32), _linear(5, 30, 9, F32, BF16, F32), _linear(2, 8, 96, F32, F32, BF16),
             _grouped(4, 2, 64, 40, BF16), _grouped(3, 3, 32, 64, F32), *_streams(4, 40), *_streams(2, 64),
             _mix(4, 64, F32), _mix(4, 100, BF16), _mix(2, 33, F32),
-            _gate(8, 2, 64, F32), _gate(40, 6, 96, BF16), _gate(16, 3, 64, F32, zeros=True),
+            *_gate(8, 2, 64, F32), *_gate(40, 6, 96, BF16), *_gate(16, 3, 64, F32, zeros=True),
             *(_experts(6, 8, 2, 64, 32, dtype, quantize) for dtype in (F32, BF16) for quantize in (False, True)),
             *_activations(96)]
 
@@ -26,7 +26,7 @@ def small() -> list[Case]:
 def real() -> list[Case]:
     return [_fp8(5, 5120, 1280, BF16, BF16), _fp8(33, 1280, 4096, BF16, BF16), _fp8(3, 8192, 5120, F32, F32),
             _linear(3, 5120, 512, BF16, BF16, F32), _grouped(3, 8, 4096, 1024, BF16), *_streams(4, 5120),
-            _mix(4, 5120, BF16), _mix(4, 5120, F32), _gate(384, 6, 5120, BF16), _gate(128, 3, 5120, BF16),
+            _mix(4, 5120, BF16), _mix(4, 5120, F32), *_gate(384, 6, 5120, BF16), *_gate(128, 3, 5120, BF16),
             *(_experts(5, 8, 6, 5120, 2304, dtype, quantize) for dtype, quantize in ((F32, False), (BF16, True)))]
 
 
@@ -65,13 +65,16 @@ def _mix(streams: int, width: int, dtype: torch.dtype) -> Case:
     return Case("mhc_mix", f"{streams}x{width} {dtype}", args, ("streams",))
 
 
-def _gate(experts: int, topk: int, width: int, dtype: torch.dtype, zeros: bool = False) -> Case:
+def _gate(experts: int, topk: int, width: int, dtype: torch.dtype, zeros: bool = False) -> list[Case]:
     """With zeros, every score is equal and the biases alone decide: half of them are equal too."""
     rows = row_table((0, 3, 2), (NUM_SLOTS, 0, 0), (1, 0, 3), flags=(0, IMAGE))
     x = torch.zeros(len(rows), width) if zeros else normal(1, len(rows), width, dtype=dtype)
     bias = integers(3, 0, 3, experts).float() if zeros else normal(3, experts).mul(0.1)
-    args = (nan_pads(x, rows), normal(2, experts, width, dtype=BF16) / width**0.5, bias, bias.flip(0), rows, topk, 1.5)
-    return Case("moe_gate", f"{experts} top {topk} {dtype}{' ties' if zeros else ''}", args, ("x", "rows"))
+    weight, route = normal(2, experts, width, dtype=BF16) / width**0.5, (bias, bias.flip(0), rows, topk, 1.5)
+    name = f"{experts} top {topk} {dtype}{' ties' if zeros else ''}"
+    scores = x.float() @ weight.float().T
+    return [Case("mega_gate", name, (nan_pads(x, rows), weight, *route), ("x", "rows")),
+            Case("moe_route", name, (nan_pads(scores, rows), *route), ("scores", "rows"))]
 
 
 def _fp4(seed: int, experts: int, rows: int, columns: int) -> tuple[Tensor, Tensor]:

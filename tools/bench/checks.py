@@ -212,6 +212,7 @@ def embed_expand(case: Case, rows: int, hidden: int, vocabulary: int) -> dict[st
 
 CHECKS: dict[str, Callable[[Case, int], dict[str, float]]] = {
     "mega_mhc": lambda c, n: mega_mhc(c, n, 5120),
+    "mega_mhc_maps": lambda c, n: mega_mhc(c, n, 5120),
     "mega_mhc_demo": lambda c, n: mega_mhc(c, n, 128),
     "mega_gate": lambda c, n: mega_gate(c, n, 5120, 384, 6),
     "mega_gate_draft": lambda c, n: mega_gate(c, n, 5120, 128, 3),

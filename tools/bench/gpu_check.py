@@ -9,7 +9,7 @@ import torch
 from dsv41c.tools.bench.driver import launch, load
 from dsv41c.tools.bench.op_case import Case, judge, results, same_bits
 from dsv41c.tools.bench.plain_cubins import Cubins, source_of
-from dsv41c.tools.bench.plain_launch import Bound, bind
+from dsv41c.tools.bench.plain_launch import Bound, Call, bind
 
 PADS = 3
 
@@ -26,8 +26,13 @@ def run_on_gpu(case: Case, cubins: Cubins) -> Bound:
     source = source_of(case)
     found = [cubins.find(k) for k in source.kernels]
     bound = bind(case, source, [record.params for _, record in found], "cuda")
-    for call, (cubin, record) in zip(bound.calls, found, strict=True):
+    cubins_of = iter(found)
+
+    def start(call: Call) -> None:
+        cubin, record = next(cubins_of)
         launch(load(cubin, record.symbol, record.shared_bytes), call)
+
+    bound.run(start)
     torch.cuda.synchronize()
     return bound
 

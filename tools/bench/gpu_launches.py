@@ -17,6 +17,7 @@ from dsv41c.compiler.eager import request_rows
 from dsv41c.compiler.kernels.build import build_kernel
 from dsv41c.compiler.kernels.cache_directory import cache_directory
 from dsv41c.compiler.kernels.plain import cuda_source
+from dsv41c.compiler.kernels.source import CompiledKernel
 from dsv41c.compiler.ops.index import _scores
 from dsv41c.compiler.ops.rows import read_rows
 from dsv41c.compiler.ops.spec import OpSpec
@@ -26,7 +27,7 @@ from dsv41c.compiler.weights import load_weights
 from dsv41c.runtime.plan import schema
 from dsv41c.tools.bench.driver import launch, load
 from dsv41c.tools.bench.op_case import Case, judge
-from dsv41c.tools.bench.plain_launch import bind
+from dsv41c.tools.bench.plain_launch import Call, bind
 
 EXACT = frozenset({
     "row_table", "take_row_table", "take_rows", "greedy_token", "embed_expand", "rotary", "quantize_fp8",
@@ -58,7 +59,7 @@ class _Observed(PlanReference):
         case = self._case(method, launched, spec, arguments)
         reference_arguments = case.copied()
         expected = spec.reference(*reference_arguments)
-        flat = [] if expected is None else list(expected) if isinstance(expected, tuple) else [expected]
+        flat = [] if expected is None else list(expected) if isinstance(expected, tuple | list) else [expected]
         error, wrong = self._compare(case, flat, case.written(reference_arguments))
         self.verdicts.launches += 1
         self.verdicts.worst[spec.name] = max(error, self.verdicts.worst.get(spec.name, 0.0))
@@ -80,11 +81,8 @@ class _Observed(PlanReference):
             return 0.0, "no CUDA kernel"
         built = [build_kernel(k, self._target, _kernel_cache()) for k in source.kernels]
         bound = bind(case, source, [b.record.params for b in built], "cuda")
-        for kernel, call in zip(built, bound.calls, strict=True):
-            path = self._folder / f"{kernel.digest}.cubin"
-            if not path.exists():
-                path.write_bytes(kernel.cubin)
-            launch(load(path, kernel.record.symbol, kernel.record.shared_bytes), call)
+        kernels = iter(built)
+        bound.run(lambda call: self._start(next(kernels), call))
         torch.cuda.synchronize()
         found = [t.cpu() for t in (*bound.outputs, *bound.written)]
         if case.op.startswith("index_topk"):
@@ -93,6 +91,13 @@ class _Observed(PlanReference):
         error, wrong = judge(case, [*(f[live] for f in found[: len(expected)]), *found[len(expected):]],
                              [*(e[live] for e in expected), *written])
         return error, wrong or ("" if bound.guards_hold() else "wrote outside a tensor")
+
+
+    def _start(self, kernel: CompiledKernel, call: Call) -> None:
+        path = self._folder / f"{kernel.digest}.cubin"
+        if not path.exists():
+            path.write_bytes(kernel.cubin)
+        launch(load(path, kernel.record.symbol, kernel.record.shared_bytes), call)
 
 
 def _compare_selection(case: Case, found: torch.Tensor, expected: torch.Tensor) -> tuple[float, str]:

@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from cuda.bindings import driver
 
-from dsv41c.compiler.kernels.source import Float, Int64, LaunchRecord, Scratch, Tensor
+from dsv41c.compiler.kernels.source import Float, Int64, LaunchRecord, Scratch, Tensor, TensorMap
 from dsv41c.runtime.plan import expr
+from dsv41c.runtime.plan.format import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLES
 
 Call = Callable[[], None]
+_MAP_TYPES = {"int32": 3, "int64": 5, "float32": 7, "float64": 8, "bfloat16": 9}  # CUtensorMapDataType; else bytes
 _DYNAMIC_SHARED = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -23,6 +25,25 @@ def checked(result: tuple[Any, ...]) -> Any:
     if int(result[0]) != 0:
         raise RuntimeError(f"driver call failed: {result[0]}")
     return result[1] if len(result) == 2 else result[1:]
+
+
+def encode_map(
+    param: TensorMap, tensors: Sequence[torch.Tensor], scratch: torch.Tensor, symbols: dict[str, int]
+) -> driver.CUtensorMap:
+    """As the executor encodes it when it binds the launch."""
+    if isinstance(param.tensor, Tensor):
+        address = tensors[param.tensor.index].data_ptr()
+    else:
+        address = scratch.data_ptr() + expr.evaluate(param.tensor.offset, symbols)
+    sizes, strides = ([driver.cuuint64_t(expr.evaluate(e, symbols)) for e in each]
+                      for each in (param.sizes, param.strides))
+    box, steps = ([driver.cuuint32_t(n) for n in each] for each in (param.box, param.element_strides))
+    modes = (driver.CUtensorMapInterleave(INTERLEAVES.index(param.interleave)),
+             driver.CUtensorMapSwizzle(SWIZZLES.index(param.swizzle)),
+             driver.CUtensorMapL2promotion(L2_PROMOTIONS.index(param.l2_promotion)),
+             driver.CUtensorMapFloatOOBfill(OOB_FILLS.index(param.oob_fill)))
+    dtype = driver.CUtensorMapDataType(_MAP_TYPES.get(param.dtype, 0))
+    return checked(driver.cuTensorMapEncodeTiled(dtype, len(sizes), address, sizes, strides, box, steps, *modes))
 
 
 class Kernel:
@@ -45,6 +66,8 @@ class Kernel:
                 value, kind = scratch.data_ptr() + expr.evaluate(param.offset, symbols), ctypes.c_void_p
             elif isinstance(param, Float):
                 value, kind = param.value, ctypes.c_float
+            elif isinstance(param, TensorMap):
+                value, kind = encode_map(param, tensors, scratch, symbols), None  # the driver's own object
             else:
                 value = expr.evaluate(param.value, symbols)
                 kind = ctypes.c_int64 if isinstance(param, Int64) else ctypes.c_int32

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from dsv41c.compiler.kernels.signature import CudaSource
-from dsv41c.compiler.kernels.source import Float, Int32, Int64, KernelSource, Param, Scratch, Tensor
+from dsv41c.compiler.kernels.source import (
+    Copy,
+    Float,
+    Int32,
+    Int64,
+    KernelSource,
+    Memset,
+    Param,
+    Pointer,
+    Scratch,
+    Tensor,
+)
 from dsv41c.runtime.plan.expr import evaluate
 from dsv41c.tools.bench.op_case import Case, results
 
@@ -32,13 +43,35 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Transfer:
+    """A copy or memset on bytes of the device that the tensors are on."""
+
+    target: torch.Tensor
+    source: torch.Tensor | int
+
+    def run(self) -> None:
+        if isinstance(self.source, int):
+            self.target.fill_(self.source)
+        else:
+            self.target.copy_(self.source)
+
+
+@dataclass(frozen=True)
 class Bound:
     """The tensors of one op call on one device, and its launches."""
 
     outputs: list[torch.Tensor]
     written: list[torch.Tensor]
-    calls: tuple[Call, ...]
+    calls: tuple[Call | Transfer, ...]
     memory: tuple[torch.Tensor, ...]  # each with its guards
+
+    def run(self, start: Callable[[Call], object]) -> None:
+        """Everything in order; `start` runs a kernel."""
+        for call in self.calls:
+            if isinstance(call, Transfer):
+                call.run()
+            else:
+                start(call)
 
     def guards_hold(self) -> bool:
         """Whether nothing was written before or behind a tensor."""
@@ -65,8 +98,30 @@ def bind(case: Case, source: CudaSource, params: Sequence[Sequence[Param]], devi
     scratch = place(torch.empty(evaluate(source.scratch_bytes, {"rows": case.rows}), dtype=torch.uint8), False)
     declared = case.spec.parsed().arguments
     tensors = [a for a, d in zip(args, declared, strict=True) if "Tensor" in str(d.type)] + outputs
-    calls = tuple(_call(k, p, tensors, scratch, case.rows) for k, p in zip(source.kernels, params, strict=True))
+    own = iter(params)
+    calls = tuple(_call(each, next(own), tensors, scratch, case.rows) if isinstance(each, KernelSource)
+                  else _transfer(each, tensors, scratch, case.rows) for each in source.launches)
+    assert next(own, None) is None, "parameters of more kernels than there are"
     return Bound(outputs, case.written(args), calls, tuple(memory))
+
+
+def _transfer(
+    launch: Copy | Memset, tensors: Sequence[torch.Tensor | None], scratch: torch.Tensor, rows: int
+) -> Transfer:
+    size = evaluate(launch.bytes, {"rows": rows})
+
+    def place(pointer: Pointer) -> torch.Tensor:
+        if isinstance(pointer, Scratch):
+            begin = evaluate(pointer.offset, {"rows": rows})
+            found = scratch[begin : begin + size]
+        else:
+            tensor = tensors[pointer.index]
+            assert tensor is not None, f"a copy names tensor {pointer.index}, which is absent"
+            found = tensor.view(-1).view(torch.uint8)[:size]
+        assert found.numel() == size, f"{size} bytes of {found.numel()}"
+        return found
+
+    return Transfer(place(launch.target), launch.value if isinstance(launch, Memset) else place(launch.source))
 
 
 def _call(kernel: KernelSource, params: Sequence[Param], tensors: Sequence[torch.Tensor | None], scratch: torch.Tensor,

@@ -18,14 +18,18 @@ from rich.console import Console
 from rich.table import Table
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dsv41c.compiler.artifact_weights import WeightSource
 from dsv41c.compiler.checkpoint.make import make_checkpoint
 from dsv41c.compiler.checkpoint.view import CheckpointView
+from dsv41c.compiler.config import ModelConfig
 from dsv41c.compiler.driver import compile_checkpoint
 from dsv41c.compiler.eager import EagerModel, request_rows
-from dsv41c.compiler.ops.catalog import OPS
+from dsv41c.compiler.ops.catalog import OPS, implementation
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.weights import load_weights, weight_recipes
 from dsv41c.runtime.load import Runtime, load
+from dsv41c.runtime.plan.codec import decode
+from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.tools.bench.experts import ExpertsResult, bench_experts
 
 SLOTS, CONTEXT, MIN_BLOCK_SECONDS = 64, 40, 0.2
@@ -47,8 +51,36 @@ class StepResult:
 def run_bench_step(configs: Sequence[str], *, repeat: int, as_json: bool, row_counts: Sequence[int] = (1, 64)) -> None:
     """Prints one table (or JSON object) on stdout; progress on stderr."""
     results = [r for config in configs for r in _bench_config(config, row_counts, repeat)]
+    _report(results, CompileOptions(), repeat, as_json)
+
+
+def run_bench_artifact(artifact: Path, checkpoint: Path | None, *, repeat: int, as_json: bool) -> None:
+    """The same for an artifact, with 1 row and one of every slot; `checkpoint` where it leaves its weights."""
+    with load(artifact, weights=checkpoint) as runtime:
+        plan = decode((artifact / "plan.json").read_bytes())
+        options = CompileOptions.from_json(plan.provenance.options)
+        slots = min(SLOTS, options.max_num_seqs)
+        _need(options.target == "cpu", f"an artifact for {options.target}", "one for the CPU")
+        _need((options.max_model_len or 0) > CONTEXT and options.max_num_batched_tokens >= CONTEXT,
+              f"{options.max_model_len} positions and {options.max_num_batched_tokens} rows a step",
+              f"more than {CONTEXT} positions and as many rows")
+        weights = dict(WeightSource(artifact, checkpoint).read(plan))
+        model = EagerModel(ModelConfig.load(artifact), options, weights)
+        _fill(model, runtime, options, slots)
+        sides = _Sides(artifact.name, model, runtime, options, _composite_calls(artifact))
+        results = [_bench_rows(sides, rows, repeat) for rows in sorted({1, slots})]
+    _report(results, options, repeat, as_json)
+
+
+def _need(holds: bool, found: str, needed: str) -> None:
+    if not holds:
+        raise Dsv41cError("DSV41C-E0901", "bench step", found=found, needed=needed,
+                          do="compile another artifact for it")
+
+
+def _report(results: Sequence[StepResult], options: CompileOptions, repeat: int, as_json: bool) -> None:
     experts = bench_experts(rows=64, repeat=repeat)
-    settings = {"threads": torch.get_num_threads(), "dtype": "bfloat16", "quantizers": "fake",
+    settings = {"threads": torch.get_num_threads(), "dtype": options.dtype, "quantizers": options.quantizers,
                 "mode": "inference_mode on both sides", "repeat": repeat}
     if as_json:
         steps = [asdict(r) for r in results]
@@ -68,14 +100,14 @@ def _bench_config(config: str, row_counts: Sequence[int], repeat: int) -> list[S
         options = options.resolved(view.config)
         model = EagerModel(view.config, options, load_weights(view, weight_recipes(view, options)))
         with load(artifact) as runtime:
-            _fill(model, runtime, options)
+            _fill(model, runtime, options, SLOTS)
             sides = _Sides(config, model, runtime, options, _composite_calls(artifact))
             return [_bench_rows(sides, n, repeat) for n in row_counts]
 
 
-def _fill(model: EagerModel, runtime: Runtime, options: CompileOptions) -> None:
+def _fill(model: EagerModel, runtime: Runtime, options: CompileOptions, slots: int) -> None:
     """Give every slot a context of CONTEXT tokens on both sides."""
-    for slot in range(SLOTS):
+    for slot in range(slots):
         rows = request_rows(slot, [(slot * 31 + i * 7) % 96 for i in range(CONTEXT)], 0, options)
         last = np.array([CONTEXT - 1], dtype=np.int32)
         runtime.step(rows, np.arange(CONTEXT, dtype=np.int32), last)
@@ -111,8 +143,8 @@ def _bench_rows(sides: _Sides, num_rows: int, repeat: int) -> StepResult:
     record = runtime.records()[-1]
     if record.method != "decode" or record.eager or record.pad_rows:
         raise RuntimeError(f"the step to be measured ran as {record}")
-    launches = runtime.report()["methods"]["decode"]["launches"]
-    executor_ops = {"native": launches["cpu"], "composites": launches["aten"],
+    kernels = runtime.report()["methods"]["decode"]["kernels"]
+    executor_ops = {"native": kernels["cpu"], "composites": kernels["aten"],
                     "aten_calls": sides.composite_calls["decode"]}
     eager_ops = _eager_ops(eager_step)
     return StepResult(sides.config, num_rows, executor_us, eager_us, eager_us / executor_us, executor_ops, eager_ops)
@@ -148,6 +180,9 @@ class _Counter(TorchDispatchMode):
             self.calls["aten_calls"] += _computes(func, args, result)
             return result
         spec = OPS[func._schema.name.removeprefix("dsv41c::")]
+        if spec.composition is not None:
+            with self:  # its primitives count
+                return implementation(spec)(*args)
         if spec.native is not None:
             self.calls["native"] += 1
             return func(*args)
@@ -173,13 +208,16 @@ def _eager_ops(step: Callable[[], None]) -> dict[str, int]:
 def _composite_calls(artifact: Path) -> dict[str, int]:
     """ATen calls of one run of each method, from the plan."""
     plan = json.loads((artifact / "plan.json").read_text())
-    calls = [len(k["body"].get("calls", ())) for k in plan["kernels"]]
+    calls: list[int] = []
+    for body in (kernel["body"] for kernel in plan["kernels"]):  # parts of a sequence come before it
+        calls.append(len(body.get("calls", ())) + sum(calls[part["kernel"]] for part in body.get("parts", ())))
     return {m["name"]: sum(calls[launch["kernel"]] for s in m["steps"] for launch in next(iter(s.values()))["launches"])
             for m in plan["methods"]}
 
 
 def _print(results: Sequence[StepResult], experts: ExpertsResult, settings: dict[str, Any]) -> None:
-    table = Table(title=f"decode step, medians of {settings['repeat']}, {settings['threads']} threads, bfloat16, fake")
+    table = Table(title=f"decode step, medians of {settings['repeat']}, {settings['threads']} threads, "
+                        f"{settings['dtype']}, {settings['quantizers']}")
     for column in ("config", "rows", "executor µs", "eager µs", "eager / executor", "executor ops", "eager ops"):
         table.add_column(column)
     for r in results:

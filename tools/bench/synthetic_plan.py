@@ -63,7 +63,7 @@ class _Chain(nn.Module):
                 y, trunk, alpha, beta, gamma, w("fn"), w("scale"), w("base"), w("norm"), 20, 1e-20, 1e-6)
             for _ in range(NORMS):
                 y, _, _ = OPS.rmsnorm_mxfp8(y, w("norm"), 1e-20)
-            _, routing = OPS.moe_gate(y, w("gate"), w("bias"), w("bias"), rows, TOPK, 1.5)
+            _, routing = OPS.mega_gate(y, w("gate"), w("bias"), w("bias"), rows, TOPK, 1.5)
             OPS.greedy_token(routing, rows, state("slot_token"))  # a reader, or the gate would be dead code
             OPS.norm_rope_store(key, w("kv_norm"), rows, w("rotary"), state("window"), 1e-20)
         return y, alpha
@@ -85,7 +85,7 @@ def write_synthetic_artifact(output: Path, target: str) -> schema.Plan:
         if node.op == "placeholder" and node.meta["name"] in ("keep_rows", "logit_rows"):
             captured.graph.erase_node(node)
     method = Method("decode", "rows", Symbol("D", 1, MAX_ROWS), captured.graph, ("hidden", "alpha"), ())
-    cuda = CudaBodies(target, _kernel_cache(), fused=FUSED_OPS | {"moe_gate", "embed_expand"})
+    cuda = CudaBodies(target, _kernel_cache(), fused=FUSED_OPS | {"mega_gate", "embed_expand"})
     options = CompileOptions(target=target, max_model_len=POSITIONS, max_num_seqs=SLOTS)
     provenance = schema.Provenance(_NoCheckpoint.model_digest, options.to_json(), producer())
     flows = (schema.Flow("decode", ("decode",), "all_rows_output"),)

@@ -43,7 +43,7 @@ def times_of(case: Case, make: Callable[[], list[torch.Tensor]], rows: int, byte
     return graph_us([lambda t=t, s=s: case.launch(t, s, rows) for t, s in sets])
 
 
-def mega_mhc(case: Case, rows: int) -> Timing:
+def mega_mhc(case: Case, rows: int, name: str = "mega_mhc") -> Timing:
     hidden = 5120
     weights = inputs.mega_mhc_weights(hidden)
     size = rows * hidden * 23
@@ -52,7 +52,7 @@ def mega_mhc(case: Case, rows: int) -> Timing:
     floor = rows * 105e3 / TB
     bars = [peer_us / 2] if peer_us is not None else []
     bars += [floor / 0.6] if rows >= 2048 else []
-    return Timing("mega_mhc", rows, us, floor, "pre+post+TF32 mix", peer_us, min(bars, default=None))
+    return Timing(name, rows, us, floor, "pre+post+TF32 mix", peer_us, min(bars, default=None))
 
 
 def mega_gate(case: Case, rows: int, experts: int = 384, topk: int = 6) -> Timing:
@@ -93,6 +93,7 @@ def embed_expand(case: Case, rows: int) -> Timing:
 
 TIMINGS: tuple[tuple[str, tuple[int, ...], Callable[[Case, int], Timing]], ...] = (
     ("mega_mhc", (32, 128, 512, 2048, 8192), mega_mhc),
+    ("mega_mhc_maps", (32, 128, 512, 2048, 8192), lambda c, n: mega_mhc(c, n, "mega_mhc_maps")),
     ("mega_gate", (32, 256, 1024, 8192), mega_gate),
     ("mega_gate_draft", (32, 256), lambda c, n: mega_gate(c, n, 128, 3)),
     ("rmsnorm_mxfp8", (32, 512, 2048, 8192), lambda c, n: rmsnorm_mxfp8("rmsnorm_mxfp8", c, n, 5120)),

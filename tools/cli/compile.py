@@ -13,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from dsv41c.compiler.driver import Compiled
+    from dsv41c.compiler.options import CompileOptions
 
 _SHOWN = 10
 
@@ -35,20 +36,19 @@ def compile_command(
     weights: Annotated[str, typer.Option(help="packed, or map: leave the weights in the checkpoint, which "
                                          "`dsv41c run --weights` then needs.")] = "packed",
     plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: to inspect, not to run.")] = False,
+    dump_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write the program as text before and after "
+                                                  "each pass, and index.html that shows the differences.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Compile a checkpoint to an artifact."""
-    from dsv41c.compiler.driver import compile_checkpoint
     from dsv41c.compiler.options import CompileOptions
-    from dsv41c.tools.cli.progress import phases
 
     options = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs,
                              max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, dtype=dtype,
                              quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
                              without=tuple(without or ()), plan_only=plan_only, weights=weights)
     start = time.perf_counter()
-    with phases() as progress:
-        compiled = compile_checkpoint(checkpoint, output, options, progress)
+    compiled = _compile(checkpoint, output, options, dump_dir)
     result = _result(compiled, output, time.perf_counter() - start)
     if as_json:
         print(json.dumps(result, ensure_ascii=False))
@@ -60,6 +60,21 @@ def compile_command(
                       ("stale", "copies in shards that the index does not choose")):
         if names := result[key]["first"]:
             print(f"note: {result[key]['count']} {text}: {', '.join(names)}", file=sys.stderr)
+
+
+def _compile(checkpoint: Path, output: Path, options: CompileOptions, dump_dir: Path | None) -> Compiled:
+    """The dump is written too when the compilation fails behind the capture."""
+    from dsv41c.compiler.driver import compile_checkpoint
+    from dsv41c.compiler.pass_dump import PassDump
+    from dsv41c.tools.cli.progress import phases
+
+    dump = PassDump.to(dump_dir) if dump_dir is not None else None
+    try:
+        with phases() as progress:
+            return compile_checkpoint(checkpoint, output, options, progress, dump)
+    finally:
+        if dump is not None:
+            dump.write()
 
 
 def _result(compiled: Compiled, output: Path, seconds: float) -> dict[str, Any]:

@@ -21,18 +21,20 @@ _DERIVED = ("files", "plan_digest", "options_digest")
 
 @dataclass(frozen=True)
 class Difference:
-    part: str  # manifest, plan or files
+    part: str  # manifest, plan, files or structure
     text: str
 
 
 def diff_command(
     first: Annotated[Path, typer.Argument(metavar="A", help="Artifact directory.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Artifact directory.")],
+    structure: Annotated[bool, typer.Option("--structure", help="Compare launches, segments, breaks and classes of "
+                                            "memory only, whatever the target.")] = False,
     everything: Annotated[bool, typer.Option("--all", help=f"Print more than {_SHOWN} lines.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Compare two artifacts: exit code 0 when they are the same, 1 when they differ."""
-    found = list(differences(first, second))
+    found = list(structural(first, second) if structure else differences(first, second))
     if as_json:
         result = {"schema_version": 1, "a": str(first), "b": str(second), "same": not found,
                   "differences": [vars(d) for d in found]}
@@ -40,6 +42,15 @@ def diff_command(
     else:
         _print(found, everything)
     raise typer.Exit(DIFFERENT if found else 0)
+
+
+def structural(first: Path, second: Path) -> Iterator[Difference]:
+    """What differs between two plans however their kernels are made."""
+    from dsv41c.runtime.manifest import Manifest
+    from dsv41c.runtime.plan.structure import structure_differences
+
+    plans = Manifest.read(first).read_plan(), Manifest.read(second).read_plan()
+    return (Difference("structure", text) for text in structure_differences(*plans))
 
 
 def differences(first: Path, second: Path) -> Iterator[Difference]:

@@ -12,17 +12,49 @@ import typer
 
 def explain_command(
     artifact: Annotated[Path, typer.Argument(metavar="ART", help="Artifact directory.")],
+    passes: Annotated[bool, typer.Option("--passes", help="Matches and refusals of every pass.")] = False,
+    one_pass: Annotated[str | None, typer.Option("--pass", metavar="PASS", help="Every match of one pass.")] = None,
+    why_not: Annotated[str | None, typer.Option("--why-not", metavar="PASS", help="Where a pass refused, by "
+                                                "reason.")] = None,
+    node: Annotated[str | None, typer.Option("--node", metavar="NAME", help="What the passes made of a call, or which "
+                                             "pass made a launch and of what.")] = None,
+    launches: Annotated[bool, typer.Option("--launches", help="Launches of one layer of each kind, and the layers that "
+                                           "differ.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
-    """Count launches, segments, breaks, kernels and memory of an artifact."""
+    """Count launches, segments, breaks, kernels and memory of an artifact, or say what the passes did."""
     from dsv41c.runtime.manifest import Manifest
     from dsv41c.runtime.plan.explain import explain
+    from dsv41c.runtime.plan.layer_launches import layer_launches, lines
+    from dsv41c.tools.cli import explain_passes
 
-    facts = explain(Manifest.read(artifact).read_plan())
+    _check_one([passes, one_pass is not None, why_not is not None, node is not None, launches])
+    if passes:
+        facts, text = explain_passes.table(artifact)
+    elif one_pass is not None:
+        facts, text = explain_passes.one(artifact, one_pass)
+    elif why_not is not None:
+        facts, text = explain_passes.why_not(artifact, why_not)
+    elif node is not None:
+        facts, text = explain_passes.node(artifact, node)
+    elif launches:
+        facts = layer_launches(Manifest.read(artifact).read_plan())
+        text = list(lines(facts))
+    else:
+        facts = explain(Manifest.read(artifact).read_plan())
+        text = list(_lines(facts))
     if as_json:
         print(json.dumps({"schema_version": 1, "path": str(artifact), **facts}, ensure_ascii=False))
     else:
-        print("\n".join(_lines(facts)))
+        print("\n".join(text))
+
+
+def _check_one(chosen: list[bool]) -> None:
+    from dsv41c.runtime.plan.errors import Dsv41cError
+
+    if sum(chosen) > 1:
+        raise Dsv41cError("DSV41C-E0901", "options of explain", found=f"{sum(chosen)} questions",
+                          needed="one of --passes, --pass, --why-not, --node and --launches", do="ask one at a time")
 
 
 def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -44,6 +76,8 @@ def _method_lines(method: Mapping[str, Any]) -> Iterator[str]:
     yield f"buckets   {' '.join(map(str, method['buckets']))}"
     yield (f"steps     {method['segments']} segments, {len(method['breaks'])} breaks, {method['launches']} launches "
            f"({_counts(method['by_provider'])})")
+    if method["kernel_runs"] != method["launches"]:  # there are sequences
+        yield f"kernels   {method['kernel_runs']} run by the launches ({_counts(method['kernel_runs_by_provider'])})"
     for point in method["breaks"]:
         yield f"break     {point['op']}: {point['reason']} ({point['launches']} launches)"
     for kind, entry in method["by_layer_kind"].items():

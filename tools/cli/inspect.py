@@ -44,13 +44,17 @@ def _summary(manifest: Manifest, plan: Plan) -> dict[str, Any]:
 
 
 def _method(method: Method, plan: Plan) -> dict[str, Any]:
+    from dsv41c.runtime.plan.explain import kernels_run
+
     launches = [launch for step in method.steps for launch in step.launches]
+    runs = [kernel for launch in launches for kernel in kernels_run(plan, launch)]
     return {
         "name": method.name,
         "axis": method.axis,
         "buckets": list(method.buckets),
         "steps": len(method.steps),
         "launches": dict(Counter(plan.kernels[launch.kernel].body.TAG.name for launch in launches)),
+        "kernel_runs": dict(Counter(kernel.body.TAG.name for kernel in runs)),
         "arena_bytes": method.arena_bytes,
     }
 
@@ -78,8 +82,9 @@ def _text(summary: dict[str, Any]) -> str:
     for flow in summary["flows"]:
         lines.append(f"flow      {flow['name']}: {' > '.join(flow['methods'])} (requires {flow['requires']})")
     for method in summary["methods"]:
+        runs = f" that run {_counts(method['kernel_runs'])}" if "sequence" in method["launches"] else ""
         lines.append(f"method    {method['name']}: {method['axis']} <= {method['max_rows']}, "
-                     f"launches {_counts(method['launches'])}, arena {method['arena_bytes']} bytes, "
+                     f"launches {_counts(method['launches'])}{runs}, arena {method['arena_bytes']} bytes, "
                      f"buckets {' '.join(str(b) for b in method['buckets'])}")
     return "\n".join(lines)
 

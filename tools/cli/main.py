@@ -13,6 +13,7 @@ import typer
 
 from dsv41c.runtime.plan.errors import INTERNAL, MEMORY, Dsv41cError
 from dsv41c.tools.cli.bench import bench_app
+from dsv41c.tools.cli.bisect import bisect_command
 from dsv41c.tools.cli.check import check_command
 from dsv41c.tools.cli.checkpoint import checkpoint_app
 from dsv41c.tools.cli.compile import compile_command
@@ -20,6 +21,7 @@ from dsv41c.tools.cli.diff import diff_command
 from dsv41c.tools.cli.doctor import doctor_command
 from dsv41c.tools.cli.explain import explain_command
 from dsv41c.tools.cli.inspect import inspect_command
+from dsv41c.tools.cli.passes import passes_app
 from dsv41c.tools.cli.run import run_command
 
 INTERRUPTED = 130
@@ -33,8 +35,10 @@ app.command("run")(run_command)
 app.command("inspect")(inspect_command)
 app.command("explain")(explain_command)
 app.command("check")(check_command)
+app.command("bisect")(bisect_command)
 app.command("diff")(diff_command)
 app.command("doctor")(doctor_command)
+app.add_typer(passes_app, name="passes")
 app.add_typer(bench_app, name="bench")
 
 

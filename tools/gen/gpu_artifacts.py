@@ -23,6 +23,7 @@ EPS = 1e-20
 HC_EPS = 1e-6
 CASES: dict[str, catalog.OpKernels] = {
     "mega_mhc": catalog.mega_mhc(5120, 20, EPS, HC_EPS),
+    "mega_mhc_maps": catalog.mega_mhc(5120, 20, EPS, HC_EPS, maps=True),
     "mega_mhc_demo": catalog.mega_mhc(128, 20, EPS, HC_EPS),
     "mega_gate": catalog.mega_gate(5120, 384, 6, 1.5),
     "mega_gate_draft": catalog.mega_gate(5120, 128, 3, 1.5),

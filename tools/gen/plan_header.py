@@ -15,8 +15,9 @@ from dsv41c.runtime.plan.reflection import field_types, tag_of, tagged_cases
 HEADER = Path(__file__).parents[2] / "runtime/cpp/include/dsv41c/plan_generated.h"
 UNIONS: dict[str, object] = {
     "StorageKind": schema.Storage, "ArgumentKind": schema.Argument, "StepKind": schema.Step,
-    "BodyKind": schema.NativeBody | schema.CompositeBody | schema.CudaBody, "ParamKind": schema.CudaParam,
-    "LocalKind": schema.Local, "TagKind": schema.CallArgument,
+    "BodyKind": schema.NativeBody | schema.CompositeBody | schema.CudaBody | schema.SequenceBody,
+    "NodeKind": schema.CudaNode, "ParamKind": schema.CudaParam, "LocalKind": schema.Local,
+    "TagKind": schema.CallArgument,
 }
 OPERATOR_IDENTIFIERS = {"+": "add", "-": "subtract", "*": "multiply"}
 CPP_KEYWORDS = {"break", "float"}
@@ -49,7 +50,8 @@ def header() -> str:
 
 def _limits() -> Iterable[str]:
     for name in ("PLAN_VERSION", "FORMAT_VERSION", "ALIGNMENT", "MAX_DIMS", "MAX_BYTES", "MAX_BLOCK_THREADS",
-                 "MAX_SHARED_BYTES"):
+                 "MAX_COPY_BYTES", "MAX_SHARED_BYTES", "MAX_MAP_DIMS", "MAX_MAP_SIZE", "MAX_MAP_STRIDE", "MAX_BOX",
+                 "MAX_ELEMENT_STRIDE"):
         yield f"inline constexpr int64_t {name} = {getattr(schema, name)};"
     yield f"inline constexpr int64_t MAX_GRID[] = {{{', '.join(map(str, schema.MAX_GRID))}}};"
     yield f"inline constexpr int64_t MAX_EXPRESSION_DEPTH = {expr.MAX_DEPTH};"
@@ -58,7 +60,8 @@ def _limits() -> Iterable[str]:
 
 
 def _names() -> Iterable[str]:
-    for name in ("FEATURES", "TARGETS", "AXES", "FLOW_REQUIREMENTS"):
+    for name in ("FEATURES", "TARGETS", "AXES", "FLOW_REQUIREMENTS", "INTERLEAVES", "SWIZZLES", "L2_PROMOTIONS",
+                 "OOB_FILLS"):
         yield _array(name, getattr(schema, name))
     yield ""
     yield "struct Dtype {\n  std::string_view name;\n  int32_t code;\n  int32_t item_bytes;\n};"

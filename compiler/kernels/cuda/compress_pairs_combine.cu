@@ -1,5 +1,6 @@
-// compress_pairs, first launch: the latents. Macros: OUT, WIDTH, RING. Every partner is read here, before the second
-// launch replaces any: a slot's first row may need what its last rows replace. One thread a channel.
+// compress_pairs, second launch: the latents. Macros: OUT, WIDTH, RING. Every partner is read here, before the third
+// launch replaces any: a slot's first row may need what its last rows replace. The latents were cleared: only rows that
+// complete a pair are written. One thread a channel.
 #include "compress_pairs.h"
 #include "element.h"
 
@@ -11,15 +12,12 @@ extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS, 1)
   const int64_t at = own_element();
   if (at >= static_cast<int64_t>(count) * WIDTH) return;
   const Row row = row_at(rows, static_cast<int>(at / WIDTH));
+  if (row[POSITION] % 2 == 0) return;
   const int before = row[POSITION] - 1, d = at % WIDTH;
-  float mean = 0.0f;
-  if (row[POSITION] % 2 != 0) {
-    const bool in_step = before >= row[BASE];
-    const float kv0 = in_step ? kv[at - WIDTH] : pair[saved(row, before) + d];
-    const float gate0 = in_step ? gate[at - WIDTH] : pair[saved(row, before) + WIDTH + d];
-    const float top = gate0 > gate[at] ? gate0 : gate[at];
-    const float e0 = expf(gate0 - top), e1 = expf(gate[at] - top);
-    mean = (e0 * kv0 + e1 * kv[at]) / (e0 + e1);
-  }
-  latent[at] = from_float<out_type>(mean);
+  const bool in_step = before >= row[BASE];
+  const float kv0 = in_step ? kv[at - WIDTH] : pair[saved(row, before) + d];
+  const float gate0 = in_step ? gate[at - WIDTH] : pair[saved(row, before) + WIDTH + d];
+  const float top = gate0 > gate[at] ? gate0 : gate[at];
+  const float e0 = expf(gate0 - top), e1 = expf(gate[at] - top);
+  latent[at] = from_float<out_type>((e0 * kv0 + e1 * kv[at]) / (e0 + e1));
 }

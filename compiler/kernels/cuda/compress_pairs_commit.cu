@@ -1,4 +1,4 @@
-// compress_pairs, second launch: the last rows of every slot go into its ring. Macros: WIDTH, RING. One thread a
+// compress_pairs, third launch: the last rows of every slot go into its ring. Macros: WIDTH, RING. One thread a
 // channel.
 #include "compress_pairs.h"
 #include "element.h"

@@ -9,6 +9,9 @@ blocks of a tile read neighbouring pieces at the same time, and R' is stored as 
 83.7 us with the second launch. The same hint on the loads cost 2 us, 128 rows a block (half the reads of the weights)
 20 us.
 
+With `maps` the mix weights of a piece come through a tensor map: one thread starts the copy once the product before has
+read its operand, and it runs beside the sums of the piece. It spills 280 bytes; not measured yet.
+
 The same launch in CUDA C++, with R' going from registers straight into mma.sync and the weights resident in shared
 memory, was right but slower on an H200: 87 against 73 us at 2048 rows, 305 against 269 us at 8192.
 """
@@ -29,7 +32,7 @@ __device__ __forceinline__ void mx_store_streaming(void* to, const void* from) {
 """
 
 
-def build(hidden: int, threads: int = 256, blocks_per_sm: int = 2) -> Any:
+def build(hidden: int, maps: int = 0, threads: int = 256, blocks_per_sm: int = 2) -> Any:
     """partials[split] holds the products of the 64-column pieces split, split + splits, split + 2 * splits, ..."""
     import tilelang.language as T
 
@@ -65,6 +68,7 @@ def build(hidden: int, threads: int = 256, blocks_per_sm: int = 2) -> Any:
             collapsed = T.alloc_local((VECTOR,), f32)
             value = T.alloc_local((VECTOR,), f32)
             squares = T.alloc_local((passes,), f32)
+            arrived = T.alloc_barrier(threads) if maps else None
             thread = T.get_thread_binding(0)
             row0, lane, sub = tile * ROW_TILE, thread % lanes, thread // lanes
             T.clear(acc)
@@ -86,7 +90,11 @@ def build(hidden: int, threads: int = 256, blocks_per_sm: int = 2) -> Any:
                         for v in T.vectorized(VECTOR):
                             held[(p * STREAMS + s) * VECTOR + v] = streams[
                                 T.min(row0 + p * step + sub, rows - 1), s, column + v]
-                T.copy(weights[chunk, 0 : 2 * MIXES, :], right[0 : 2 * MIXES, :])
+                if maps:  # rows behind the 48 come as zeros
+                    T.tma_copy(weights[chunk, 0:64, :], right, barrier=arrived)
+                    T.barrier_arrive(arrived)
+                else:
+                    T.copy(weights[chunk, 0 : 2 * MIXES, :], right[0 : 2 * MIXES, :])
                 for p in T.unroll(passes):
                     for j in T.unroll(MIXES // 4):
                         for v in T.vectorized(4):
@@ -115,6 +123,8 @@ def build(hidden: int, threads: int = 256, blocks_per_sm: int = 2) -> Any:
                     if row0 + p * step + sub < rows:
                         for v in T.vectorized(VECTOR):
                             u[row0 + p * step + sub, column + v] = out[v]
+                if maps:
+                    T.mbarrier_wait_parity(arrived, c % 2)
                 T.gemm(left, right, acc, transpose_B=True)
             T.copy(acc, products)
             T.sync_threads()

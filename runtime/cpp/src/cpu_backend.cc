@@ -17,8 +17,12 @@ class CpuBoundMethod final : public BoundMethod {
     for (const Step& step : method.steps)
       for (const Launch& launch : step.launches) {
         const LaunchTensors tensors(method, launch, rows, regions);
-        const std::string& op = regions.plan->kernels[static_cast<size_t>(launch.kernel)].op;
-        launches_.emplace_back(kernels[launch.kernel], op, tensors.binding, method, launch, code);
+        const LaunchPlace place{&method, &launch, rows};
+        const Kernel& kernel = regions.plan->kernels[static_cast<size_t>(launch.kernel)];
+        if (kernel.kind == BodyKind::sequence)
+          add_parts(*regions.plan, kernel, tensors.binding, place, kernels, code);
+        else
+          launches_.emplace_back(kernels[launch.kernel], kernel.op, tensors.binding, place, code);
       }
   }
 
@@ -28,7 +32,18 @@ class CpuBoundMethod final : public BoundMethod {
   }
 
  private:
-  std::vector<ProviderLaunch> launches_;
+  void add_parts(const Plan& plan, const Kernel& sequence, const dsv41c_binding& binding, LaunchPlace place,
+                 const KernelTable& kernels, std::string_view code) {
+    SequenceTensors tensors(plan, sequence, binding, place, code);
+    for (size_t i = 0; i < sequence.parts.size(); ++i) {
+      const int64_t kernel = sequence.parts[i].kernel;
+      place.part = static_cast<int64_t>(i);
+      launches_.emplace_back(kernels[kernel], plan.kernels[static_cast<size_t>(kernel)].op, tensors.part(i), place,
+                             code);
+    }
+  }
+
+  std::vector<ProviderLaunch> launches_;  // the parts of a sequence one after another
 };
 
 }  // namespace

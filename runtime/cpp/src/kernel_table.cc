@@ -46,8 +46,8 @@ KernelTable::KernelTable(const Plan& plan, std::vector<const dsv41c_provider*> p
 KernelTable::~KernelTable() { release(); }
 
 void KernelTable::prepare(const Kernel& kernel) {
-  if (kernel.kind == BodyKind::cuda) {
-    kernels_.push_back({"cuda", nullptr, nullptr});
+  if (kernel.kind == BodyKind::cuda || kernel.kind == BodyKind::sequence) {
+    kernels_.push_back({kernel.kind == BodyKind::cuda ? "cuda" : "sequence", nullptr, nullptr});
     return;
   }
   const std::string wanted = provider_of(kernel);

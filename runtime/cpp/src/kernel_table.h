@@ -9,8 +9,8 @@
 namespace dsv41c {
 
 struct PreparedKernel {
-  const char* name = "";                      // of the provider
-  const dsv41c_provider* provider = nullptr;  // null for a cubin, which its backend launches itself
+  const char* name = "";                      // of the provider; "sequence" when there may be several
+  const dsv41c_provider* provider = nullptr;  // null for a cubin and a sequence: the backend knows what to do
   void* handle = nullptr;
 };
 

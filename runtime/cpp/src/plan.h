@@ -13,10 +13,11 @@
 namespace dsv41c {
 
 using plan_format::ArgumentKind;  // in, inout, out, none
-using plan_format::BodyKind;      // native, composite, cuda
+using plan_format::BodyKind;      // native, composite, cuda, sequence
 using plan_format::LocalKind;     // arg, temp, view, constant
+using plan_format::NodeKind;      // kernel, copy, memset
 using plan_format::Pads;          // rows, valid, none
-using plan_format::ParamKind;     // tensor, scratch, int32, int64, float_
+using plan_format::ParamKind;     // tensor, scratch, int32, int64, float_, tensor_map
 using plan_format::StepKind;      // segment, break_
 using plan_format::StorageKind;   // arena, weight, state, bridge, io, view
 using plan_format::TagKind;       // t, m, ts, i, is, f, b, dtype, s, none
@@ -83,15 +84,33 @@ struct Call {
   std::vector<Tag> args;
 };
 
+// A CUtensorMap's recipe; dimensions from the innermost one on.
+struct TensorMapRecipe {
+  bool is_scratch = false;  // else a tensor
+  int32_t dtype = 0;
+  std::vector<Expr> sizes;    // elements
+  std::vector<Expr> strides;  // bytes, from the second dimension on
+  std::vector<int64_t> box;   // elements
+  std::vector<int64_t> element_strides;
+  int32_t interleave = 0, swizzle = 0, l2_promotion = 0, oob_fill = 0;  // the driver's numbers
+};
+
 struct Param {
   ParamKind kind = ParamKind::tensor;
-  int64_t tensor = 0;  // tensor: index into the launch's tensors
-  Expr value;          // scratch (byte offset), int32, int64
-  float number = 0;    // float_
+  int64_t tensor = 0;   // tensor, tensor_map of one: index into the launch's tensors
+  Expr value;           // scratch and tensor_map of it (byte offset), int32, int64
+  float number = 0;     // float_
+  TensorMapRecipe map;  // tensor_map
+
+  bool is_tensor() const { return kind == ParamKind::tensor || (kind == ParamKind::tensor_map && !map.is_scratch); }
 };
 
 struct CudaLaunch {
-  std::string cubin;  // SHA-256 of the file in kernels/
+  NodeKind kind = NodeKind::kernel;
+  Param target, source;  // copy and memset (target only): tensor or scratch
+  Expr bytes;            // copy, memset
+  int64_t value = 0;     // memset: of each byte
+  std::string cubin;     // kernel, from here on: SHA-256 of the file in kernels/
   std::string symbol;
   std::vector<Param> params;  // in the function's own order
   std::vector<Expr> grid;     // x, y, z
@@ -99,14 +118,27 @@ struct CudaLaunch {
   int64_t shared_bytes = 0;  // dynamic
 };
 
+struct Argument {
+  ArgumentKind kind = ArgumentKind::none;
+  int64_t value = -1;  // a value of the method, or a local of the sequence; -1 for none
+};
+
+// One kernel of a sequence.
+struct Part {
+  int64_t kernel = 0;  // index in the plan, before the sequence's own
+  std::vector<Argument> tensors;
+  Expr scratch;  // byte offset into the launch's scratch
+};
+
 struct Kernel {
   std::string op;
   BodyKind kind = BodyKind::native;
   std::string body;                  // JSON text of the body, as provider.prepare takes it
   std::string entry;                 // native
-  std::vector<Local> locals;         // composite
+  std::vector<Local> locals;         // composite, sequence
   std::vector<Call> calls;           // composite
   std::vector<CudaLaunch> launches;  // cuda
+  std::vector<Part> parts;           // sequence
   Expr scratch_bytes;                // over the symbol "rows"
 };
 
@@ -129,11 +161,6 @@ struct Value {
   std::vector<Expr> strides;
   Storage storage;
   Pads pads = Pads::none;
-};
-
-struct Argument {
-  ArgumentKind kind = ArgumentKind::none;
-  int64_t value = -1;  // -1 for none
 };
 
 struct Launch {

@@ -10,6 +10,7 @@ namespace dsv41c {
 
 Kernel read_kernel(const nlohmann::json& node, const Path& path);
 Method read_method(const nlohmann::json& node, const Path& path);
+Argument read_argument(const nlohmann::json& node, const Path& path);      // of a launch or of a part
 void check_feature(const std::string& feature, const std::string& where);  // E0503 when unknown
 
 inline std::vector<Expr> read_expressions(const nlohmann::json& node, const Path& path) {

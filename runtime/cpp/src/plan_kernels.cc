@@ -1,4 +1,4 @@
-// Kernels of the plan: native attributes are only checked, composites are read for the verifier.
+// Kernels of the plan: native attributes are only checked, composites and sequences are read for the verifier.
 #include <cstdlib>
 
 #include "plan_bodies.h"
@@ -81,9 +81,9 @@ void check_constant(const json& node, const Path& path) {
   check_hex_float(found.node, found.path);
 }
 
-Local read_local(const json& node, const Path& path) {
+Local read_local(const json& node, const Path& path, std::span<const std::string_view> kinds) {
   Local local;
-  local.kind = static_cast<LocalKind>(read_kind(node, path, plan_format::LOCAL_NAMES).index);
+  local.kind = static_cast<LocalKind>(read_kind(node, path, kinds).index);
   ObjectReader reader(node, path, keys_of(local.kind), "kind");
   if (local.kind == LocalKind::arg) local.index = reader.integer("index");
   if (local.kind == LocalKind::view) local.index = reader.integer("of");
@@ -97,6 +97,25 @@ Local read_local(const json& node, const Path& path) {
   }
   reader.done();
   return local;
+}
+
+Local read_composite_local(const json& node, const Path& path) {
+  return read_local(node, path, plan_format::LOCAL_NAMES);
+}
+
+Local read_sequence_local(const json& node, const Path& path) {
+  static_assert(std::size(plan_format::LOCAL_NAMES) == 4 && plan_format::LOCAL_NAMES[3] == "constant");
+  return read_local(node, path, std::span(plan_format::LOCAL_NAMES).first(3));  // no constants
+}
+
+Part read_part(const json& node, const Path& path) {
+  ObjectReader reader(node, path, keys::Part);
+  Part part;
+  part.kernel = reader.integer("kernel");
+  part.tensors = reader.array("tensors", read_argument);
+  part.scratch = reader.read("scratch", read_expression);
+  reader.done();
+  return part;
 }
 
 void check_attribute(const json& node, const Path& path) {
@@ -117,6 +136,40 @@ int check_attributes(const json& node, const Path& path) {
   return 0;
 }
 
+// A tensor or a place in the scratch.
+Param read_pointer(const json& node, const Path& path) {
+  static_assert(plan_format::PARAM_NAMES[0] == "tensor" && plan_format::PARAM_NAMES[1] == "scratch");
+  const Case found = read_keyed(node, path, std::span(plan_format::PARAM_NAMES).first(2));
+  Param pointer;
+  pointer.kind = static_cast<ParamKind>(found.index);
+  if (pointer.kind == ParamKind::tensor) pointer.tensor = read_integer(found.node, found.path);
+  if (pointer.kind == ParamKind::scratch) pointer.value = parse_expr(found.node, found.path);
+  return pointer;
+}
+
+Param read_tensor_map(const json& node, const Path& path) {
+  ObjectReader reader(node, path, keys::TensorMapParam);
+  Param param = reader.read("tensor", read_pointer);
+  TensorMapRecipe& map = param.map;
+  map.is_scratch = param.kind == ParamKind::scratch;
+  param.kind = ParamKind::tensor_map;
+  map.dtype = reader.dtype("dtype");
+  map.sizes = reader.read("sizes", read_expressions);
+  map.strides = reader.read("strides", read_expressions);
+  map.box = reader.integers("box");
+  map.element_strides = reader.integers("element_strides");
+  const auto choice = [&](std::string_view key, std::span<const std::string_view> names) {
+    return static_cast<int32_t>(
+        reader.read(key, [&](const json& n, const Path& p) { return read_choice(n, p, key, names); }));
+  };
+  map.interleave = choice("interleave", plan_format::INTERLEAVES);
+  map.swizzle = choice("swizzle", plan_format::SWIZZLES);
+  map.l2_promotion = choice("l2_promotion", plan_format::L2_PROMOTIONS);
+  map.oob_fill = choice("oob_fill", plan_format::OOB_FILLS);
+  reader.done();
+  return param;
+}
+
 Param read_param(const json& node, const Path& path) {
   const Case found = read_keyed(node, path, plan_format::PARAM_NAMES);
   Param param;
@@ -129,6 +182,8 @@ Param read_param(const json& node, const Path& path) {
       check_hex_float(found.node, found.path);
       param.number = std::strtof(found.node.get_ref<const std::string&>().c_str(), nullptr);
       break;
+    case ParamKind::tensor_map:
+      return read_tensor_map(found.node, found.path);
     default:
       param.value = parse_expr(found.node, found.path);
       break;
@@ -136,8 +191,27 @@ Param read_param(const json& node, const Path& path) {
   return param;
 }
 
-CudaLaunch read_cuda_launch(const json& node, const Path& path) {
-  ObjectReader reader(node, path, keys::CudaLaunch);
+CudaLaunch read_transfer(NodeKind kind, const json& node, const Path& path) {
+  const bool is_copy = kind == NodeKind::copy;
+  using Keys = std::span<const std::string_view>;
+  ObjectReader reader(node, path, is_copy ? Keys(keys::CudaCopy) : Keys(keys::CudaMemset));
+  CudaLaunch transfer;
+  transfer.kind = kind;
+  transfer.target = reader.read("target", read_pointer);
+  if (is_copy)
+    transfer.source = reader.read("source", read_pointer);
+  else
+    transfer.value = reader.integer("value");
+  transfer.bytes = reader.read("bytes", read_expression);
+  reader.done();
+  return transfer;
+}
+
+CudaLaunch read_cuda_launch(const json& outer, const Path& outer_path) {
+  const Case found = read_keyed(outer, outer_path, plan_format::NODE_NAMES);
+  const auto kind = static_cast<NodeKind>(found.index);
+  if (kind != NodeKind::kernel) return read_transfer(kind, found.node, found.path);
+  ObjectReader reader(found.node, found.path, keys::CudaLaunch);
   CudaLaunch launch;
   launch.cubin = reader.string("cubin");
   launch.symbol = reader.string("symbol");
@@ -157,6 +231,8 @@ std::span<const std::string_view> keys_of(BodyKind kind) {
       return keys::CompositeBody;
     case BodyKind::cuda:
       return keys::CudaBody;
+    case BodyKind::sequence:
+      return keys::SequenceBody;
   }
   return {};
 }
@@ -169,11 +245,15 @@ int read_body(const json& node, const Path& path, Kernel& kernel) {
       kernel.entry = reader.string("entry");
       break;
     case BodyKind::composite:
-      kernel.locals = reader.array("locals", read_local);
+      kernel.locals = reader.array("locals", read_composite_local);
       kernel.calls = reader.array("calls", read_call);
       break;
     case BodyKind::cuda:
       kernel.launches = reader.array("launches", read_cuda_launch);
+      break;
+    case BodyKind::sequence:
+      kernel.locals = reader.array("locals", read_sequence_local);
+      kernel.parts = reader.array("parts", read_part);
       break;
   }
   reader.done();

@@ -47,17 +47,6 @@ Value read_value(const json& node, const Path& path) {
   return value;
 }
 
-Argument read_argument(const json& node, const Path& path) {
-  const Case found = read_keyed(node, path, plan_format::ARGUMENT_NAMES);
-  Argument argument;
-  argument.kind = static_cast<ArgumentKind>(found.index);
-  if (argument.kind == ArgumentKind::none)
-    check_true(found.node, found.path);
-  else
-    argument.value = read_integer(found.node, found.path);
-  return argument;
-}
-
 Launch read_launch(const json& node, const Path& path) {
   ObjectReader reader(node, path, keys::Launch);
   Launch launch;
@@ -88,6 +77,17 @@ Step read_step(const json& node, const Path& path) {
 }
 
 }  // namespace
+
+Argument read_argument(const json& node, const Path& path) {
+  const Case found = read_keyed(node, path, plan_format::ARGUMENT_NAMES);
+  Argument argument;
+  argument.kind = static_cast<ArgumentKind>(found.index);
+  if (argument.kind == ArgumentKind::none)
+    check_true(found.node, found.path);
+  else
+    argument.value = read_integer(found.node, found.path);
+  return argument;
+}
 
 Method read_method(const json& node, const Path& path) {
   ObjectReader reader(node, path, keys::Method);

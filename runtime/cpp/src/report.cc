@@ -20,12 +20,27 @@ Json limits_json(const Limits& limits) {
           {"vocabulary", optional(limits.vocabulary)}};
 }
 
+void count(Json& counts, const char* provider) {
+  Json& number = counts[provider];
+  number = (number.is_null() ? 0 : number.get<int64_t>()) + 1;
+}
+
+// A launch of a sequence counts as that, because its parts may have several providers.
 Json launches_by_provider(const Method& method, const KernelTable& kernels) {
   Json counts = Json::object();
   for (const Step& step : method.steps)
+    for (const Launch& launch : step.launches) count(counts, kernels[launch.kernel].name);
+  return counts;
+}
+
+// Every part of a sequence counts, with its own provider.
+Json kernels_by_provider(const Plan& plan, const Method& method, const KernelTable& kernels) {
+  Json counts = Json::object();
+  for (const Step& step : method.steps)
     for (const Launch& launch : step.launches) {
-      Json& count = counts[kernels[launch.kernel].name];
-      count = (count.is_null() ? 0 : count.get<int64_t>()) + 1;
+      const Kernel& kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+      if (kernel.kind != BodyKind::sequence) count(counts, kernels[launch.kernel].name);
+      for (const Part& part : kernel.parts) count(counts, kernels[part.kernel].name);
     }
   return counts;
 }
@@ -42,7 +57,8 @@ std::string render_report(const Executor& executor, double seconds) {
     methods[method.name] = {{"axis", method.axis},
                             {"max_rows", executor.methods_[i]->max_rows()},
                             {"buckets", method.buckets},
-                            {"launches", launches_by_provider(method, executor.kernels_)}};
+                            {"launches", launches_by_provider(method, executor.kernels_)},
+                            {"kernels", kernels_by_provider(executor.plan(), method, executor.kernels_)}};
     aten[method.name] = {{"rows", warm.rows}, {"allocations", warm.allocated.count}, {"bytes", warm.allocated.bytes}};
     pool_bytes = std::max(pool_bytes, warm.allocated.pool_bytes);
   }

@@ -1,5 +1,6 @@
-// Rules of CUDA bodies: launch shapes that a device takes, scratch offsets inside the scratch, cubins by digest.
+// Rules of CUDA bodies: launch shapes that a device takes, bytes inside the scratch, cubins by digest.
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "verify_rules.h"
@@ -29,24 +30,56 @@ void check_shape(const CudaLaunch& launch, const Symbols& symbols, const Where& 
   for (int64_t size : launch.block)
     if (__builtin_mul_overflow(threads, size, &threads)) threads = std::numeric_limits<int64_t>::max();
   if (std::ranges::min(launch.block) < 1 || threads > plan_format::MAX_BLOCK_THREADS)
-    broken("bad block", where, std::to_string(threads) + " threads",
+    broken("bad block", where, numbers(launch.block),
            "1 to " + std::to_string(plan_format::MAX_BLOCK_THREADS) + " threads");
   if (launch.shared_bytes < 0 || launch.shared_bytes > plan_format::MAX_SHARED_BYTES)
     broken("bad shared memory", where, std::to_string(launch.shared_bytes),
            "0 to " + std::to_string(plan_format::MAX_SHARED_BYTES) + " bytes");
 }
 
-void check_param(const Param& param, const Symbols& symbols, int64_t scratch_bytes, const Where& where) {
-  if (param.kind == ParamKind::float_) return;
-  if (param.kind == ParamKind::tensor) {
-    if (param.tensor < 0) broken("argument index out of range", where, std::to_string(param.tensor), "at least 0");
+// Where it points to in the scratch (0 for a tensor); `bytes` from there on lie inside.
+int64_t check_pointer(const Param& pointer, int64_t bytes, const Symbols& symbols, int64_t scratch_bytes,
+                      const Where& where) {
+  if (pointer.kind == ParamKind::tensor) {
+    if (pointer.tensor < 0) broken("argument index out of range", where, std::to_string(pointer.tensor), "at least 0");
+    return 0;
+  }
+  const int64_t offset = evaluate_extent(pointer.value, symbols, where);
+  if (offset < 0 || offset > scratch_bytes - bytes)
+    broken("parameter outside the scratch", where,
+           std::to_string(offset) + (bytes > 0 ? " and " + std::to_string(bytes) + " bytes" : ""),
+           "0 to " + std::to_string(scratch_bytes));
+  return offset;
+}
+
+void check_transfer(const CudaLaunch& node, const Symbols& symbols, int64_t scratch_bytes, const std::string& place) {
+  const auto where = [&] { return place; };
+  const int64_t bytes = evaluate_extent(node.bytes, symbols, where);
+  const int64_t most = node.kind == NodeKind::copy ? plan_format::MAX_COPY_BYTES : plan_format::MAX_BYTES;
+  if (bytes < 1 || bytes > most)
+    broken("bad number of bytes", where, std::to_string(bytes), "1 to " + std::to_string(most));
+  const int64_t target = check_pointer(node.target, bytes, symbols, scratch_bytes, where);
+  if (node.kind == NodeKind::memset) {
+    if (node.value < 0 || node.value > 255) broken("bad memset value", where, std::to_string(node.value), "0 to 255");
     return;
   }
-  const bool is_offset = param.kind == ParamKind::scratch;
-  const int64_t value =
-      is_offset ? evaluate_extent(param.value, symbols, where) : evaluate_at(param.value, symbols, where);
-  if (is_offset && (value < 0 || value > scratch_bytes))
-    broken("parameter outside the scratch", where, std::to_string(value), "0 to " + std::to_string(scratch_bytes));
+  const int64_t source = check_pointer(node.source, bytes, symbols, scratch_bytes, where);
+  if (node.target.kind != node.source.kind) return;
+  const bool overlaps = node.target.kind == ParamKind::tensor ? node.target.tensor == node.source.tensor
+                                                              : std::abs(target - source) < bytes;
+  if (overlaps)
+    broken("copy overlaps itself", where, "bytes " + std::to_string(target) + " and " + std::to_string(source),
+           std::to_string(bytes) + " bytes apart");
+}
+
+void check_param(const Param& param, const Symbols& symbols, int64_t scratch_bytes, const Where& where) {
+  if (param.kind == ParamKind::float_) return;
+  if (param.kind == ParamKind::tensor_map) return check_tensor_map(param, symbols, scratch_bytes, where);
+  if (param.kind == ParamKind::tensor || param.kind == ParamKind::scratch) {
+    check_pointer(param, 0, symbols, scratch_bytes, where);
+    return;
+  }
+  const int64_t value = evaluate_at(param.value, symbols, where);
   if (param.kind == ParamKind::int32 && value != static_cast<int32_t>(value))
     broken("parameter outside int32", where, std::to_string(value), "a value that int32 holds");
 }
@@ -67,20 +100,8 @@ void check_launch(const CudaLaunch& launch, const Symbols& symbols, int64_t scra
 void check_cuda_body(const Kernel& kernel, const std::string& place, const Symbols& symbols, int64_t scratch_bytes) {
   if (kernel.launches.empty()) broken("body without launches", place, "0", "at least 1 launch");
   for (size_t i = 0; i < kernel.launches.size(); ++i)
-    check_launch(kernel.launches[i], symbols, scratch_bytes, place + ", cuda launch " + std::to_string(i));
-}
-
-void check_cuda_arguments(const Kernel& kernel, const Launch& launch, const Where& where) {
-  std::set<int64_t> passed;
-  for (const CudaLaunch& each : kernel.launches)
-    for (const Param& param : each.params)
-      if (param.kind == ParamKind::tensor) {
-        check_index(param.tensor, launch.tensors.size(), "argument", where);
-        passed.insert(param.tensor);
-      }
-  for (size_t i = 0; i < launch.tensors.size(); ++i)
-    if (launch.tensors[i].kind == ArgumentKind::out && !passed.contains(static_cast<int64_t>(i)))
-      broken("out is no parameter", where, "argument " + std::to_string(i), "a parameter that points to it");
+    (kernel.launches[i].kind == NodeKind::kernel ? check_launch : check_transfer)(
+        kernel.launches[i], symbols, scratch_bytes, place + ", cuda launch " + std::to_string(i));
 }
 
 }  // namespace dsv41c::verifier

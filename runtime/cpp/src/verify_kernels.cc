@@ -1,17 +1,9 @@
-// Rules of composite bodies: locals lie inside their base, temporaries are written before they are read.
-#include <algorithm>
-
+// Rules of kernels, and of composite bodies: temporaries are written before they are read, and share no byte.
 #include "verify_rules.h"
 
 namespace dsv41c::verifier {
 
 namespace {
-
-// The local that owns the bytes, and the bytes: of the scratch, of an argument or of a constant.
-struct PlacedLocal {
-  int64_t root;
-  Range bytes;
-};
 
 std::string kernel_place(const Kernel& kernel, size_t index) {
   return "kernel " + std::to_string(index) + " " + kernel.op;
@@ -30,12 +22,8 @@ class BodyRules {
   void check() {
     for (const Local& local : kernel_.locals) {
       const auto where = [&] { return local_place(static_cast<int64_t>(placed_.size())); };
-      placed_.push_back(place(local, where));
-      if (local.kind == LocalKind::arg) {
-        facts_.arguments.try_emplace(local.index, local.dtype);
-        int64_t& span = facts_.span_bytes[{rows_, local.index}];
-        span = std::max(span, placed_.back().bytes.end);
-      }
+      placed_.push_back(place_local(local, placed_, symbols_, facts_.scratch_bytes.at(rows_), where));
+      note_argument(local, placed_.back(), rows_, facts_);
     }
     for (size_t i = 0; i < kernel_.calls.size(); ++i) check_call(kernel_.calls[i], static_cast<int64_t>(i));
     std::vector<Lifetime> lives;
@@ -47,33 +35,6 @@ class BodyRules {
   std::string local_place(int64_t index) const { return place_ + ", local " + std::to_string(index); }
   static std::string place_in_body(const void* owner, int64_t root) {
     return static_cast<const BodyRules*>(owner)->local_place(root);
-  }
-
-  PlacedLocal place(const Local& local, const Where& where) const {
-    const auto index = static_cast<int64_t>(placed_.size());
-    if (local.kind == LocalKind::constant) return {index, {Region::constant, 0, 0, item_bytes(local.dtype)}};
-    const int64_t span = shape_at(local.sizes, local.strides, local.dtype, symbols_, where).span_bytes;
-    if (local.kind == LocalKind::arg) {
-      if (local.index < 0) broken("argument index out of range", where, std::to_string(local.index), "at least 0");
-      return {index, {Region::argument, local.index, 0, span}};
-    }
-    const int64_t offset = evaluate_extent(local.offset, symbols_, where);
-    if (local.kind == LocalKind::view) return place_view(local, offset, span, where);
-    check_offset(offset, item_bytes(local.dtype), where);
-    const Range temp{Region::scratch, 0, offset, offset + span};
-    const int64_t scratch = facts_.scratch_bytes.at(rows_);
-    if (temp.end > scratch)
-      broken("temporary outside the scratch", where, temp.text(), "an end of at most " + std::to_string(scratch));
-    return {index, temp};
-  }
-
-  PlacedLocal place_view(const Local& local, int64_t offset, int64_t span, const Where& where) const {
-    check_index(local.index, placed_.size(), "view base", where);
-    const PlacedLocal& base = placed_[local.index];
-    const int64_t begin = add_offset(base.bytes.begin, offset, local.dtype, where);
-    const Range view{base.bytes.region, base.bytes.number, begin, begin + span};
-    if (!base.bytes.contains(view)) broken("view outside its base", where, view.text(), base.bytes.text());
-    return {base.root, view};
   }
 
   // Reads come before writes: the out tensors of a call are written from its other arguments.
@@ -126,14 +87,17 @@ class BodyRules {
   std::map<int64_t, Lifetime> lives_;
 };
 
-KernelFacts check_kernel(const Kernel& kernel, size_t index, const std::set<int64_t>& points) {
-  KernelFacts facts;
+// Of the kernel behind those whose facts are `known`.
+KernelFacts check_kernel(const Plan& plan, const std::vector<KernelFacts>& known, const std::set<int64_t>& points) {
+  const Kernel& kernel = plan.kernels[known.size()];
+  KernelFacts facts{.has_locals = kernel.kind == BodyKind::composite || kernel.kind == BodyKind::sequence};
   for (int64_t rows : points) {
-    const auto where = [&] { return kernel_place(kernel, index); };
+    const auto where = [&] { return kernel_place(kernel, known.size()); };
     const int64_t scratch = evaluate_extent(kernel.scratch_bytes, {{std::string(plan_format::ROWS), rows}}, where);
     if (scratch < 0) broken("negative scratch", where, std::to_string(scratch), "at least 0 bytes");
     facts.scratch_bytes[rows] = scratch;
     if (kernel.kind == BodyKind::composite) BodyRules(kernel, where(), rows, facts).check();
+    if (kernel.kind == BodyKind::sequence) check_sequence(plan, known, facts, rows);
     if (kernel.kind == BodyKind::cuda)
       check_cuda_body(kernel, where(), {{std::string(plan_format::ROWS), rows}}, scratch);
   }
@@ -151,11 +115,14 @@ std::vector<KernelFacts> check_kernels(const Plan& plan) {
         points[launch.kernel].insert(at.begin(), at.end());
     });
   }
-  std::vector<KernelFacts> facts;
-  for (size_t i = 0; i < plan.kernels.size(); ++i) {
+  for (size_t i = plan.kernels.size(); i-- > 0;) {
     if (points[i].empty()) points[i] = {1};
-    facts.push_back(check_kernel(plan.kernels[i], i, points[i]));
+    for (const Part& part : plan.kernels[i].parts)  // a kernel that a sequence runs runs at the sequence's points too
+      if (part.kernel >= 0 && part.kernel < static_cast<int64_t>(i))
+        points[part.kernel].insert(points[i].begin(), points[i].end());
   }
+  std::vector<KernelFacts> facts;
+  for (const auto& at : points) facts.push_back(check_kernel(plan, facts, at));
   return facts;
 }
 

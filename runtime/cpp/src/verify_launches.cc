@@ -47,25 +47,7 @@ class LaunchRules {
         if (values[i].second || values[j].second) check_apart(values[i].first, values[j].first);
   }
 
-  // A composite finds the tensors that its body uses, large enough, and writable where it writes.
-  void check_body_arguments(const KernelFacts& facts) const {
-    for (const auto& [index, dtype] : facts.arguments) {
-      check_index(index, launch_.tensors.size(), "argument", where_);
-      const Argument& argument = launch_.tensors[index];
-      const std::string found = "argument " + std::to_string(index);
-      if (argument.kind == ArgumentKind::none) broken("body uses an absent argument", where_, found, "a tensor");
-      if (const int32_t given = method_.values[argument.value].dtype; given != dtype)
-        broken("argument of the wrong dtype", where_, found + " " + std::string(dtype_name(given)),
-               std::string(dtype_name(dtype)));
-      check_span(facts, index, placed_[argument.value]);
-      const bool written = facts.written.contains(index);
-      if (written && !writes(argument)) broken("body writes an input", where_, found, "out or inout");
-      if (argument.kind == ArgumentKind::out && (!written || facts.read_first.contains(index))) not_written(index);
-    }
-    for (size_t i = 0; i < launch_.tensors.size(); ++i)
-      if (launch_.tensors[i].kind == ArgumentKind::out && !facts.arguments.contains(static_cast<int64_t>(i)))
-        not_written(static_cast<int64_t>(i));
-  }
+  Operand operand(int64_t value) const { return {method_.values[value].dtype, placed_[value].ranges}; }
 
  private:
   void check_apart(int64_t left, int64_t right) const {
@@ -75,21 +57,6 @@ class LaunchRules {
         broken("written tensor overlaps another", where_, place(left) + " at " + first.text(),
                "no byte of " + place(right) + " at " + second.text());
     }
-  }
-
-  void check_span(const KernelFacts& facts, int64_t index, const Placed& value) const {
-    for (size_t i = 0; i < points_.size(); ++i) {
-      const int64_t needed = facts.span_bytes.at({points_[i], index}), size = value.ranges[i].size();
-      if (needed > size)
-        broken("argument is too small", where_,
-               "argument " + std::to_string(index) + ", " + std::to_string(size) + " bytes",
-               std::to_string(needed) + " bytes" + at_rows(i));
-    }
-  }
-
-  [[noreturn]] void not_written(int64_t index) const {
-    broken("out is not written first", where_, "argument " + std::to_string(index),
-           "a body that writes it before reading");
   }
 
   std::string at_rows(size_t point) const { return " at " + symbol_.name + " = " + std::to_string(points_[point]); }
@@ -119,8 +86,10 @@ void check_launches(const Plan& plan, const Method& method, const Symbol& symbol
     rules.check_written();
     rules.check_overlaps();
     const Kernel& kernel = plan.kernels[launch.kernel];
-    if (kernel.kind == BodyKind::composite) rules.check_body_arguments(kernels[launch.kernel]);
-    if (kernel.kind == BodyKind::cuda) check_cuda_arguments(kernel, launch, where);
+    const auto operand = [&](int64_t value) { return rules.operand(value); };
+    check_arguments(launch.tensors, kernels[launch.kernel], points, symbol.name, operand, where);
+    if (kernel.kind == BodyKind::cuda)
+      check_cuda_arguments(kernel, launch.tensors, points, symbol.name, operand, where);
   });
 }
 

@@ -1,6 +1,7 @@
 // The families of verifier rules; each is the counterpart of runtime/plan/verify_<family>.py.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -18,13 +19,28 @@ struct Placed {
   const Range& hi() const { return ranges.back(); }
 };
 
-// What launches of a kernel must respect.
+// What launches of a kernel must respect. A body without locals says nothing about its arguments.
 struct KernelFacts {
+  bool has_locals = false;
   std::map<int64_t, int64_t> scratch_bytes;                   // rows -> bytes
   std::map<int64_t, int32_t> arguments;                       // index -> dtype
+  std::map<int64_t, int64_t> alignments;                      // index -> bytes that its begin is a multiple of
   std::map<std::pair<int64_t, int64_t>, int64_t> span_bytes;  // (rows, index) -> bytes
   std::set<int64_t> written;
   std::set<int64_t> read_first;
+};
+
+// The local that owns the bytes, and the bytes: of the scratch, of an argument or of a constant.
+struct PlacedLocal {
+  int64_t root = 0;
+  Range bytes;
+};
+
+// A tensor that a kernel is given: its dtype, and its bytes at each point that is checked. Those of a local that is an
+// argument of a sequence count from the argument's begin.
+struct Operand {
+  int32_t dtype = 0;
+  std::vector<Range> ranges;
 };
 
 // Bytes that belong to `place` from moment first to moment last, both included.
@@ -49,8 +65,28 @@ void check_tables(const Plan& plan);
 std::vector<KernelFacts> check_kernels(const Plan& plan);
 // At one number of rows.
 void check_cuda_body(const Kernel& kernel, const std::string& place, const Symbols& symbols, int64_t scratch_bytes);
-// A parameter names a tensor that the launch has, and every output is some parameter.
-void check_cuda_arguments(const Kernel& kernel, const Launch& launch, const Where& where);
+// One local behind those that are `placed`, in a launch with `scratch` bytes of it.
+PlacedLocal place_local(const Local& local, const std::vector<PlacedLocal>& placed, const Symbols& symbols,
+                        int64_t scratch, const Where& where);
+// Launches must bring this argument, with this dtype and as many bytes.
+void note_argument(const Local& local, const PlacedLocal& placed, int64_t rows, KernelFacts& facts);
+// At one number of rows. `known`: the facts of all kernels before the sequence.
+void check_sequence(const Plan& plan, const std::vector<KernelFacts>& known, KernelFacts& facts, int64_t rows);
+// A body with locals finds the tensors that it uses, large enough, aligned, and writable where it writes. `points` are
+// values of `symbol`; `operand(value)` is the tensor behind an argument.
+void check_arguments(const std::vector<Argument>& tensors, const KernelFacts& facts, const std::vector<int64_t>& points,
+                     const std::string& symbol, const std::function<Operand(int64_t)>& operand, const Where& where);
+// The tensors that a CUDA body's nodes name are there, large enough and writable, and every output is named.
+void check_cuda_arguments(const Kernel& kernel, const std::vector<Argument>& tensors,
+                          const std::vector<int64_t>& points, const std::string& symbol,
+                          const std::function<Operand(int64_t)>& operand, const Where& where);
+// At one number of rows; the address is checked where it is known.
+void check_tensor_map(const Param& param, const Symbols& symbols, int64_t scratch_bytes, const Where& where);
+void check_map_address(const TensorMapRecipe& map, int64_t begin, const Where& where);
+// Bytes that the address and every stride are a multiple of.
+int64_t map_alignment(const TensorMapRecipe& map);
+// Bytes from the first element to the end of the last one.
+int64_t map_span(const TensorMapRecipe& map, const Symbols& symbols, const Where& where);
 std::vector<Placed> place_values(const Plan& plan, const Method& method, const Symbol& symbol);
 void check_ports(const Method& method);
 void check_launches(const Plan& plan, const Method& method, const Symbol& symbol, const std::vector<Placed>& placed,

@@ -25,6 +25,8 @@ std::string feature_of(BodyKind kind) {
       return "aten_composites";
     case BodyKind::cuda:
       return "cuda_cubin";
+    case BodyKind::sequence:
+      return "kernel_sequences";
   }
   return {};
 }

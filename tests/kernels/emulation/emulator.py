@@ -12,7 +12,7 @@ from dsv41c.compiler.kernels.nvcc import parse_signature
 from dsv41c.compiler.kernels.signature import CudaSource
 from dsv41c.compiler.kernels.source import ROOT, KernelSource
 from dsv41c.tools.bench.op_case import Case
-from dsv41c.tools.bench.plain_launch import Bound, bind
+from dsv41c.tools.bench.plain_launch import Bound, Call, bind
 
 _HERE = Path(__file__).parent
 # Contraction off: the explicit roundings of the kernels are then the plain operators of the host.
@@ -23,9 +23,12 @@ def emulate(case: Case, source: CudaSource, directory: Path, skewed: bool) -> Bo
     """Every launch in order; `skewed` lets each warp run ahead of the others."""
     params = [[dict(k.bindings)[name] for _, name in _signature(k).params] for k in source.kernels]
     bound = bind(case, source, params, "cpu")
-    for call in bound.calls:
+
+    def start(call: Call) -> None:
         function = _function(call.kernel, directory)
         function(call.pointers(), (ctypes.c_uint * 3)(*call.grid), ctypes.c_uint(call.kernel.block[0]), int(skewed))
+
+    bound.run(start)
     return bound
 
 

@@ -41,14 +41,14 @@ def store(width: int, rope: int) -> list[object]:
 
 
 FOUND = {
-    "gate": ("moe_gate", gate()), "gate of the model": ("moe_gate", gate(5120, 384)), "mhc": ("mega_mhc", mhc(128)),
+    "gate": ("mega_gate", gate()), "gate of the model": ("mega_gate", gate(5120, 384)), "mhc": ("mega_mhc", mhc(128)),
     "norm": ("rmsnorm_mxfp8", [shape("rows", 1280), shape(1280), 1e-20]), "store": ("norm_rope_store", store(512, 64)),
     "small store": ("norm_rope_store", store(64, 32)),
     "embed": ("embed_expand", [shape("rows", 8, dtype=I32), shape(129280, 128), 4, BF16]),
 }
 REFUSED = {
-    "float32 gate": ("moe_gate", gate(dtype=F32)), "gate of odd width": ("moe_gate", gate(hidden=96)),
-    "gate of odd experts": ("moe_gate", gate(experts=12)), "float32 mhc": ("mega_mhc", mhc(128, F32)),
+    "float32 gate": ("mega_gate", gate(dtype=F32)), "gate of odd width": ("mega_gate", gate(hidden=96)),
+    "gate of odd experts": ("mega_gate", gate(experts=12)), "float32 mhc": ("mega_mhc", mhc(128, F32)),
     "mhc of odd width": ("mega_mhc", mhc(96)), "store of 96 columns": ("norm_rope_store", store(96, 32)),
     "float32 streams": ("embed_expand", [shape("rows", 8, dtype=I32), shape(129280, 128), 4, F32]),
     "an op without kernels": ("rotary", []),

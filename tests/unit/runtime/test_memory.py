@@ -77,6 +77,7 @@ def test_report_counts_launches_and_what_aten_allocates(artifact: Path) -> None:
     with load(artifact) as runtime:
         report = runtime.report()
     assert report["methods"]["decode"]["launches"] == {"cpu": 3, "aten": 2}
+    assert report["methods"]["decode"]["kernels"] == {"cpu": 3, "aten": 2}
     assert report["aten"]["decode"]["allocations"] > 0  # mean.out allocates; the number may only shrink
     assert report["aten"]["encoder"] == {"rows": 1, "allocations": 0, "bytes": 0}
     assert report["limits"] == {"slots": 3, "pages": 8, "pages_per_slot": 4, "block_size": 8, "positions": 28,

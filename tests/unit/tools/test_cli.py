@@ -57,8 +57,9 @@ def test_version() -> None:
 
 
 def test_every_command_has_help() -> None:
-    groups = (["checkpoint", "make"], ["checkpoint", "inspect"], ["bench", "step"])
-    alone = ("compile", "run", "inspect", "explain", "check", "diff", "doctor")
+    groups = (["checkpoint", "make"], ["checkpoint", "inspect"], ["bench", "step"],
+              *(["passes", word] for word in ("list", "show", "run")))
+    alone = ("compile", "run", "inspect", "explain", "check", "bisect", "diff", "doctor")
     for command in (*groups, *([name] for name in alone)):
         assert dsv41c(*command, "--help").code == 0
 

@@ -14,16 +14,26 @@ inline constexpr int64_t ALIGNMENT = 64;
 inline constexpr int64_t MAX_DIMS = 6;
 inline constexpr int64_t MAX_BYTES = 1152921504606846976;
 inline constexpr int64_t MAX_BLOCK_THREADS = 1024;
+inline constexpr int64_t MAX_COPY_BYTES = 2147483647;
 inline constexpr int64_t MAX_SHARED_BYTES = 232448;
+inline constexpr int64_t MAX_MAP_DIMS = 5;
+inline constexpr int64_t MAX_MAP_SIZE = 4294967296;
+inline constexpr int64_t MAX_MAP_STRIDE = 1099511627775;
+inline constexpr int64_t MAX_BOX = 256;
+inline constexpr int64_t MAX_ELEMENT_STRIDE = 8;
 inline constexpr int64_t MAX_GRID[] = {2147483647, 65535, 65535};
 inline constexpr int64_t MAX_EXPRESSION_DEPTH = 64;
 inline constexpr std::string_view ROWS = "rows";
 static_assert(MAX_DIMS == DSV41C_MAX_DIMS);
 
-inline constexpr std::string_view FEATURES[] = {"aten_composites", "cuda_cubin", "mapped_weights", "native_cpu"};
+inline constexpr std::string_view FEATURES[] = {"aten_composites", "cuda_cubin", "kernel_sequences", "mapped_weights", "native_cpu"};
 inline constexpr std::string_view TARGETS[] = {"cpu", "sm_90a", "sm_100a"};
 inline constexpr std::string_view AXES[] = {"rows", "kept_rows", "output_rows"};
 inline constexpr std::string_view FLOW_REQUIREMENTS[] = {"all_rows_output", "nothing"};
+inline constexpr std::string_view INTERLEAVES[] = {"none", "16b", "32b"};
+inline constexpr std::string_view SWIZZLES[] = {"none", "32b", "64b", "128b"};
+inline constexpr std::string_view L2_PROMOTIONS[] = {"none", "64b", "128b", "256b"};
+inline constexpr std::string_view OOB_FILLS[] = {"zero", "nan"};
 
 struct Dtype {
   std::string_view name;
@@ -68,11 +78,14 @@ inline constexpr std::string_view ARGUMENT_NAMES[] = {"in", "inout", "out", "non
 enum class StepKind : int32_t { segment, break_ };
 inline constexpr std::string_view STEP_NAMES[] = {"segment", "break"};
 
-enum class BodyKind : int32_t { native, composite, cuda };
-inline constexpr std::string_view BODY_NAMES[] = {"native", "composite", "cuda"};
+enum class BodyKind : int32_t { native, composite, cuda, sequence };
+inline constexpr std::string_view BODY_NAMES[] = {"native", "composite", "cuda", "sequence"};
 
-enum class ParamKind : int32_t { tensor, scratch, int32, int64, float_ };
-inline constexpr std::string_view PARAM_NAMES[] = {"tensor", "scratch", "int32", "int64", "float"};
+enum class NodeKind : int32_t { kernel, copy, memset };
+inline constexpr std::string_view NODE_NAMES[] = {"kernel", "copy", "memset"};
+
+enum class ParamKind : int32_t { tensor, scratch, int32, int64, float_, tensor_map };
+inline constexpr std::string_view PARAM_NAMES[] = {"tensor", "scratch", "int32", "int64", "float", "tensor_map"};
 
 enum class LocalKind : int32_t { arg, temp, view, constant };
 inline constexpr std::string_view LOCAL_NAMES[] = {"arg", "temp", "view", "constant"};
@@ -98,10 +111,12 @@ inline constexpr std::string_view Launch[] = {"name", "kernel", "tensors", "scra
 inline constexpr std::string_view Memory[] = {"state_bytes", "bridge_bytes", "io_bytes", "arena_bytes", "total_bytes"};
 inline constexpr std::string_view Method[] = {"name", "axis", "symbol", "buckets", "inputs", "outputs", "values", "steps", "arena_bytes"};
 inline constexpr std::string_view NativeBody[] = {"entry"};
+inline constexpr std::string_view Part[] = {"kernel", "tensors", "scratch"};
 inline constexpr std::string_view Plan[] = {"version", "required_features", "target", "provenance", "symbols", "memory", "weights", "state", "bridges", "kernels", "methods", "flows", "checks"};
 inline constexpr std::string_view Port[] = {"name", "value", "pad"};
 inline constexpr std::string_view Provenance[] = {"model_digest", "options", "producer"};
 inline constexpr std::string_view Segment[] = {"launches"};
+inline constexpr std::string_view SequenceBody[] = {"locals", "parts"};
 inline constexpr std::string_view State[] = {"name", "dtype", "sizes", "offset", "fill"};
 inline constexpr std::string_view Symbol[] = {"name", "lo", "hi"};
 inline constexpr std::string_view TempLocal[] = {"dtype", "sizes", "strides", "offset"};
@@ -109,6 +124,9 @@ inline constexpr std::string_view Value[] = {"name", "dtype", "sizes", "strides"
 inline constexpr std::string_view ViewLocal[] = {"of", "dtype", "sizes", "strides", "offset"};
 inline constexpr std::string_view ViewStorage[] = {"of", "offset"};
 inline constexpr std::string_view Weight[] = {"name", "dtype", "sizes"};
+inline constexpr std::string_view CudaCopy[] = {"target", "source", "bytes"};
+inline constexpr std::string_view CudaMemset[] = {"target", "value", "bytes"};
+inline constexpr std::string_view TensorMapParam[] = {"tensor", "dtype", "sizes", "strides", "box", "element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill"};
 }  // namespace keys
 
 struct ErrorCode {
@@ -132,7 +150,7 @@ inline constexpr ErrorCode ERROR_CODES[] = {
     {"DSV41C-E0301", "bad op declaration", 70},
     {"DSV41C-E0302", "native kernel failed", 70},
     {"DSV41C-E0303", "native library missing", 3},
-    {"DSV41C-E0304", "passes in a wrong order", 70},
+    {"DSV41C-E0304", "passes in a wrong order", 2},
     {"DSV41C-E0305", "pass broke the program", 70},
     {"DSV41C-E0306", "bad program text", 2},
     {"DSV41C-E0401", "lifetimes overlap", 70},

@@ -80,6 +80,7 @@ class Attention final : public Kernel {
     require_size(c.tensors[SINK], "sink", 0, q.sizes[1]);
     require_rows(c.tensors.at(ROWS), rows);
     require(c.tensors.at(OUT), "out", {q.dtype}, 3);
+    for (int d = 0; d < 3; ++d) require_size(c.tensors[OUT], "out", d, q.sizes[d]);
     require_scratch(c, Scratch::bytes(max_keys(c), width));
   }
 
@@ -110,18 +111,20 @@ class Attention final : public Kernel {
   }
 
   // Addresses of the row's keys: window positions ascending (ring before BASE, this step's rows from BASE on),
-  // then the selected entries in their order.
+  // then the selected entries in their order. None for a row that is no row of a table.
   template <class T>
   int64_t gather(const Call& c, int64_t index, const void** key) const noexcept {
     const Row row = row_at(c.tensors[ROWS], index);
+    if (!row.stands_at(index, c.tensors[ROWS].sizes[0])) return 0;
     const auto& window = c.tensors[WINDOW];
+    const int64_t slot = row.slot(window);
     const int64_t width = window.sizes[2], ring = window.sizes[1];
     const int64_t from = form == Form::DRAFT ? row[BASE] - window_size_ : row[POSITION] - window_size_ + 1;
     const int64_t last = form == Form::DRAFT ? row[BASE] + row[COUNT] - 1 : row[POSITION];
     int64_t keys = 0;
     for (int64_t u = std::max({from, row[FLOOR], int64_t{0}}); u <= last; ++u)
       key[keys++] = u >= row[BASE] ? data<T>(c.tensors[KV]) + (row[FIRST_ROW] + u - row[BASE]) * width
-                                   : data<T>(window) + (row[SLOT] * ring + u % ring) * width;
+                                   : data<T>(window) + (slot * ring + u % ring) * width;
     if constexpr (sparse) {
       const PagedPool pool{c.tensors[COMPRESSED], c.tensors[PAGES]};
       const int64_t selections = c.tensors[SELECTED].sizes[1];

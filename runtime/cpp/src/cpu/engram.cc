@@ -50,8 +50,8 @@ class EngramHash final : public Kernel {
     for (int64_t i = 0; i < rows; ++i) hash(c, i);
     for (int64_t i = 0; i < rows; ++i) {
       const Row row = row_at(c.tensors[ROWS], i);
-      if (row.pad() || !row.among_last(ring, i)) continue;
-      data<int32_t>(c.tensors[RING])[row[SLOT] * ring + row[POSITION] % ring] = raw_token(row);
+      if (row.pad() || !row.stands_at(i, rows) || !row.among_last(ring, i)) continue;
+      data<int32_t>(c.tensors[RING])[row.slot(c.tensors[RING]) * ring + row[POSITION] % ring] = raw_token(row);
     }
   }
 
@@ -62,7 +62,12 @@ class EngramHash final : public Kernel {
     if (position < 0) return -1;
     if (position >= row[BASE]) return raw_token(row_at(c.tensors[ROWS], row[FIRST_ROW] + position - row[BASE]));
     const int64_t ring = c.tensors[RING].sizes[1];
-    return data<int32_t>(c.tensors[RING])[row[SLOT] * ring + position % ring];
+    return data<int32_t>(c.tensors[RING])[row.slot(c.tensors[RING]) * ring + position % ring];
+  }
+
+  // In 64 bits, whatever the weights hold.
+  static int64_t product(int64_t a, int64_t b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
   }
 
   void hash(const Call& c, int64_t i) const noexcept {
@@ -75,11 +80,14 @@ class EngramHash final : public Kernel {
       const int64_t *modulus = data<int64_t>(moduli) + layer * columns,
                     *offset = data<int64_t>(c.tensors[OFFSETS]) + layer * columns;
       int32_t* out = data<int32_t>(c.tensors[IDS]) + (i * layers + layer) * columns;
-      int64_t value = id[0] * multiplier[0];
+      int64_t value = product(id[0], multiplier[0]);
       for (int64_t k = 1; k < n; ++k) {
-        value ^= id[k] * multiplier[k];
+        value ^= product(id[k], multiplier[k]);
         for (int64_t at = (k - 1) * heads; at < k * heads; ++at)
-          out[at] = static_cast<int32_t>(value % modulus[at] + offset[at]);
+          out[at] =
+              modulus[at] > 0
+                  ? static_cast<int32_t>(static_cast<uint64_t>(value % modulus[at]) + static_cast<uint64_t>(offset[at]))
+                  : -1;
       }
     }
   }
@@ -89,7 +97,7 @@ class EngramHash final : public Kernel {
   void look_back(const Call& c, int64_t i, int64_t n, std::array<int64_t, MAX_NGRAM>& id) const noexcept {
     const Row row = row_at(c.tensors[ROWS], i);
     const int32_t* map = data<int32_t>(c.tensors[MAP]);
-    bool open = true;
+    bool open = row.stands_at(i, c.tensors[ROWS].sizes[0]);
     for (int64_t k = 0; k < n; ++k) {
       const int64_t raw = open ? token_at(c, row, row[POSITION] - k) : -1;
       open = raw >= 0 && raw < c.tensors[MAP].sizes[0];
@@ -178,6 +186,7 @@ class EngramGate final : public Kernel {
       throw std::invalid_argument("q_weight and k_weight differ in dtype");
     require_rows(c.tensors.at(ROWS), streams.sizes[0]);
     require(c.tensors.at(OUT), "out", {streams.dtype}, 3);
+    for (int d = 0; d < 3; ++d) require_size(c.tensors[OUT], "out", d, streams.sizes[d]);
   }
 
   void run(const Call& c) const noexcept override {

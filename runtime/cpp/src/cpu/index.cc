@@ -27,6 +27,11 @@ int64_t choose(const float* score, int32_t* order, int64_t n, int64_t k) noexcep
   return k;
 }
 
+void check_block_size(int64_t size) {
+  if (size < 1 || size > std::numeric_limits<int32_t>::max())
+    throw std::invalid_argument("block_size " + std::to_string(size) + ", needed 1 to 2^31 - 1");
+}
+
 // Shared tensors: q [T,Hi,Di], weights [T,Hi], keys [P+1,page rows,Di], page_table, rows.
 class IndexKernel : public Kernel {
  protected:
@@ -56,7 +61,7 @@ class IndexKernel : public Kernel {
 
   static PagedPool pool(const Call& c) { return {c.tensors[KEYS], c.tensors[PAGES]}; }
   int64_t visible(const Call& c, const Row& row) const {
-    return std::min((row[POSITION] + 1) / ratio_, pool(c).capacity());
+    return std::clamp<int64_t>((row[POSITION] + 1) / ratio_, 0, pool(c).capacity());
   }
 
   // Score of entry j for row i. A NaN score counts as -inf: it is chosen only when nothing else is left.
@@ -118,8 +123,8 @@ class IndexTopkBlocks final : public IndexTopk {
  public:
   explicit IndexTopkBlocks(const Attributes& a)
       : IndexTopk(a), block_size_(a.integer("block_size")), topk_blocks_(a.integer("topk_blocks")) {
-    if (block_size_ < 1 || topk_blocks_ < 1)
-      throw std::invalid_argument("block_size and topk_blocks must be at least 1");
+    check_block_size(block_size_);
+    if (topk_blocks_ < 1) throw std::invalid_argument("topk_blocks must be at least 1");
   }
 
   void check(const Call& c) const override {
@@ -153,13 +158,15 @@ class IndexTopkWithin final : public IndexKernel {
 
  public:
   explicit IndexTopkWithin(const Attributes& a) : IndexKernel(a), block_size_(a.integer("block_size")) {
-    if (block_size_ < 1) throw std::invalid_argument("block_size must be at least 1");
+    check_block_size(block_size_);
   }
 
   void check(const Call& c) const override {
     const int64_t rows = c.tensors.at(Q).sizes[0];
     require(c.tensors.at(BLOCKS), "blocks", {DSV41C_INT32}, 2);
     require_size(c.tensors[BLOCKS], "blocks", 0, rows);
+    if (c.tensors[BLOCKS].sizes[1] > std::numeric_limits<int32_t>::max() / block_size_)
+      throw std::invalid_argument("blocks hold more entries than int32");
     check_inputs(c, candidates(c));
     check_chosen(c.tensors.at(SELECTED), "selected", rows, topk_);
   }

@@ -53,7 +53,7 @@ struct Entry {
 std::vector<Entry> row_entries();        // rows.cc: row_table, take_row_table, greedy_token
 std::vector<Entry> linear_entries();     // linear.cc: linear, grouped_linear
 std::vector<Entry> mhc_entries();        // mhc.cc: mhc_mix
-std::vector<Entry> moe_entries();        // moe.cc: moe_gate, swiglu
+std::vector<Entry> moe_entries();        // moe.cc: moe_route, swiglu
 std::vector<Entry> expert_entries();     // experts.cc: moe_experts
 std::vector<Entry> attention_entries();  // attention.cc: window_, draft_, sparse_attention
 std::vector<Entry> store_entries();      // store.cc: window_commit, compress_pairs, entry_store

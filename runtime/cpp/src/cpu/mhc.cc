@@ -9,6 +9,7 @@ namespace dsv41c::cpu {
 namespace {
 
 constexpr int64_t MAX_STREAMS = 8;
+constexpr int64_t MAX_ITERATIONS = 1000;
 
 float sigmoid(float v) { return 1.0f / (1.0f + expf(-v)); }
 
@@ -46,8 +47,9 @@ class Mix final : public Kernel {
     const int64_t rows = x.sizes[0], s = x.sizes[1], k = s * x.sizes[2], n = s * (s + 2);
     if (s > MAX_STREAMS)
       throw std::invalid_argument(std::to_string(s) + " streams, at most " + std::to_string(MAX_STREAMS));
-    if (iterations_ < 1)
-      throw std::invalid_argument("iterations is " + std::to_string(iterations_) + ", needed 1 or more");
+    if (iterations_ < 1 || iterations_ > MAX_ITERATIONS)
+      throw std::invalid_argument("iterations is " + std::to_string(iterations_) + ", needed 1 to " +
+                                  std::to_string(MAX_ITERATIONS));
     require(fn, "fn", {DSV41C_FLOAT32}, 2);
     require_size(fn, "fn", 0, n);
     require_size(fn, "fn", 1, k);

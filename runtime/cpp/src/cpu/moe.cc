@@ -1,4 +1,4 @@
-// moe_gate and swiglu: routing, and the activation of the shared expert.
+// moe_route and swiglu: routing, and the activation of the shared expert.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,58 +14,43 @@ constexpr int64_t MAX_TOPK = 64;
 
 float softplus(float v) { return v > 20.0f ? v : log1pf(expf(v)); }
 
-// --- moe_gate -------------------------------------------------------------------------------------------
+// --- moe_route ------------------------------------------------------------------------------------------
 
-// Tensors: x [T,H], weight [E,H], bias [E], bias_vl [E], rows [T,8], expert [T,k], weight [T,k].
-// Scratch: T widened rows, one panel, T rows of E scores.
-class Gate final : public Kernel {
+// Tensors: scores [T,E], bias [E], bias_vl [E], rows [T,8], expert [T,k], weight [T,k]. Scratch: one row of E floats.
+class Route final : public Kernel {
  public:
-  explicit Gate(const Attributes& a) : topk_(a.integer("topk")), routed_scale_(a.real("routed_scale")) {}
+  explicit Route(const Attributes& a) : topk_(a.integer("topk")), routed_scale_(a.real("routed_scale")) {}
 
   void check(const Call& call) const override {
-    if (call.tensors.size() != 7)
-      throw std::invalid_argument("moe_gate takes x, weight, bias, bias_vl, rows, expert, weight");
-    const dsv41c_tensor &x = call.tensors[0], &w = call.tensors[1];
-    require(x, "x", {DSV41C_FLOAT32, DSV41C_BFLOAT16}, 2);
-    require(w, "weight", {DSV41C_FLOAT32, DSV41C_BFLOAT16}, 2);
-    require_size(w, "weight", 1, x.sizes[1]);
-    require(call.tensors[2], "bias", {DSV41C_FLOAT32}, 1);
-    require(call.tensors[3], "bias_vl", {DSV41C_FLOAT32}, 1);
-    require(call.tensors[4], "rows", {DSV41C_INT32}, 2);
-    require_size(call.tensors[4], "rows", 1, NUM_ROW_COLUMNS);
-    require(call.tensors[5], "expert", {DSV41C_INT32}, 2);
-    require(call.tensors[6], "expert weight", {DSV41C_FLOAT32}, 2);
-    for (int i : {2, 3}) require_size(call.tensors[i], "bias", 0, w.sizes[0]);
-    for (int i : {4, 5, 6}) require_size(call.tensors[i], "rows, expert or expert weight", 0, x.sizes[0]);
-    for (int i : {5, 6}) require_size(call.tensors[i], "expert or expert weight", 1, topk_);
-    if (topk_ < 1 || topk_ > std::min(MAX_TOPK, w.sizes[0]))
-      throw std::invalid_argument("topk " + std::to_string(topk_) + " of " + std::to_string(w.sizes[0]) + " experts");
-    require_scratch(call, 4 * (padded(x.sizes[1]) * (x.sizes[0] + PANEL) + x.sizes[0] * w.sizes[0]));
+    if (call.tensors.size() != 6)
+      throw std::invalid_argument("moe_route takes scores, bias, bias_vl, rows, expert, weight");
+    const dsv41c_tensor& scores = call.tensors[0];
+    require(scores, "scores", {DSV41C_FLOAT32}, 2);
+    require(call.tensors[1], "bias", {DSV41C_FLOAT32}, 1);
+    require(call.tensors[2], "bias_vl", {DSV41C_FLOAT32}, 1);
+    require(call.tensors[3], "rows", {DSV41C_INT32}, 2);
+    require_size(call.tensors[3], "rows", 1, NUM_ROW_COLUMNS);
+    require(call.tensors[4], "expert", {DSV41C_INT32}, 2);
+    require(call.tensors[5], "expert weight", {DSV41C_FLOAT32}, 2);
+    const int64_t experts = scores.sizes[1];
+    for (int i : {1, 2}) require_size(call.tensors[i], "bias", 0, experts);
+    for (int i : {3, 4, 5}) require_size(call.tensors[i], "rows, expert or expert weight", 0, scores.sizes[0]);
+    for (int i : {4, 5}) require_size(call.tensors[i], "expert or expert weight", 1, topk_);
+    if (topk_ < 1 || topk_ > std::min(MAX_TOPK, experts))
+      throw std::invalid_argument("topk " + std::to_string(topk_) + " of " + std::to_string(experts) + " experts");
+    require_scratch(call, 4 * experts);
   }
 
   void run(const Call& call) const noexcept override {
-    const dsv41c_tensor &x = call.tensors[0], &w = call.tensors[1];
-    const int64_t rows = x.sizes[0], k = x.sizes[1], kp = padded(k), experts = w.sizes[0];
-    float* wide = static_cast<float*>(call.scratch);
-    float* panel = wide + rows * kp;
-    float* scores = panel + PANEL * kp;
-    widen_activation(x, 0, rows, k, k, wide);
-    for (int64_t first = 0; first < experts; first += PANEL) {
-      const int64_t count = std::min(PANEL, experts - first);
-      const float* panel_rows[PANEL];
-      for (int64_t i = 0; i < PANEL; ++i)
-        panel_rows[i] = weight_row({w, w}, first + std::min(i, count - 1), panel + i * kp);
-      dot_panel(
-          panel_rows, kp, rows, [&](int64_t t) { return wide + t * kp; },
-          [&](int64_t t, v4 sums) {
-            for (int64_t i = 0; i < count; ++i) scores[t * experts + first + i] = std::sqrt(softplus(sums[i]));
-          });
-    }
-    const int32_t* table = data<int32_t>(call.tensors[4]);
+    const int64_t rows = call.tensors[0].sizes[0], experts = call.tensors[0].sizes[1];
+    const float* scores = data<float>(call.tensors[0]);
+    const int32_t* table = data<int32_t>(call.tensors[3]);
+    float* score = static_cast<float*>(call.scratch);
     for (int64_t t = 0; t < rows; ++t) {
+      for (int64_t e = 0; e < experts; ++e) score[e] = std::sqrt(softplus(scores[t * experts + e]));
       const bool image = table[t * NUM_ROW_COLUMNS + FLAGS] & IMAGE;
-      choose(scores + t * experts, data<float>(call.tensors[image ? 3 : 2]), experts,
-             data<int32_t>(call.tensors[5]) + t * topk_, data<float>(call.tensors[6]) + t * topk_);
+      choose(score, data<float>(call.tensors[image ? 2 : 1]), experts, data<int32_t>(call.tensors[4]) + t * topk_,
+             data<float>(call.tensors[5]) + t * topk_);
     }
   }
 
@@ -131,7 +116,7 @@ class Swiglu final : public Kernel {
 }  // namespace
 
 std::vector<Entry> moe_entries() {
-  return {{"moe_gate", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<Gate>(a); }},
+  return {{"moe_route", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<Route>(a); }},
           {"swiglu", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<Swiglu>(a); }}};
 }
 

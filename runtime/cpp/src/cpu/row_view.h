@@ -1,14 +1,28 @@
 // Reading the row table, the page table and the paged pools from a kernel.
 #pragma once
 
+#include <limits>
+
 #include "kernel.h"
 
 namespace dsv41c::cpu {
 
-// One row of the row table (columns as in kernel.h).
+// One row of the row table (columns as in kernel.h). A plan may hand over any int32 [T,8] as one, so a kernel uses no
+// column as an index before `stands_at` or `slot` has seen it.
 struct Row {
   const int32_t* columns;
   int64_t operator[](RowColumn c) const { return columns[c]; }
+  // Whether the row, at `index` of a table of `rows`, and those of its slot around it lie as row_table writes them.
+  bool stands_at(int64_t index, int64_t rows) const {
+    const Row& r = *this;
+    return r[BASE] >= 0 && r[FIRST_ROW] >= 0 && r[FIRST_ROW] <= index && r[COUNT] > index - r[FIRST_ROW] &&
+           r[COUNT] <= rows - r[FIRST_ROW] && r[POSITION] - r[BASE] == index - r[FIRST_ROW];
+  }
+  // The slot, as index of the first dimension of `state`; what is none of its slots is the last one, the trash slot.
+  int64_t slot(const dsv41c_tensor& state) const { return slot_in(state, columns[SLOT]); }
+  static int64_t slot_in(const dsv41c_tensor& state, int64_t slot) {
+    return slot >= 0 && slot < state.sizes[0] ? slot : state.sizes[0] - 1;
+  }
   bool pad() const { return columns[FLAGS] & PAD; }
   bool image() const { return columns[FLAGS] & IMAGE; }
   // Whether the row is among the last n of its slot in this table, when it stands at `index`.
@@ -36,7 +50,7 @@ struct PagedPool {
   int64_t page(int64_t slot, int64_t j) const {
     const int64_t logical = j / page_rows();
     if (j < 0 || logical >= page_table.sizes[1]) return trash();
-    const int64_t page = data<int32_t>(page_table)[slot * page_table.sizes[1] + logical];
+    const int64_t page = data<int32_t>(page_table)[Row::slot_in(page_table, slot) * page_table.sizes[1] + logical];
     return page < 0 || page > trash() ? trash() : page;
   }
   template <class T>
@@ -50,6 +64,8 @@ inline void require_pool(const dsv41c_tensor& pool, const char* name, const dsv4
   require(pool, name, {dtype}, 3);
   require_size(pool, name, 2, width);
   require(page_table, "page_table", {DSV41C_INT32}, 2);
+  if (page_table.sizes[1] > std::numeric_limits<int32_t>::max() / pool.sizes[1])
+    throw std::invalid_argument(std::string("pool ") + name + " holds more positions than int32");
 }
 
 }  // namespace dsv41c::cpu

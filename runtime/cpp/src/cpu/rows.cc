@@ -45,10 +45,12 @@ class RowTable final : public Kernel {
 
   void group(const Call& c, int64_t first, int64_t end) const noexcept {
     const int32_t* head = upload(c, first);
-    const int64_t slot = head[U_SLOT];
+    const int64_t slot = Row::slot_in(c.tensors[2], head[U_SLOT]);
     int32_t* position = data<int32_t>(c.tensors[2]) + slot;
-    const int32_t base = head[U_FLAGS] & START ? 0 : *position;
     const int32_t count = static_cast<int32_t>(end - first);
+    const bool fresh =
+        head[U_FLAGS] & START || *position < 0 || *position > std::numeric_limits<int32_t>::max() - count;
+    const int32_t base = fresh ? 0 : *position;
     for (int64_t i = first; i < end; ++i) {
       const int32_t* u = upload(c, i);
       int32_t* out = data<int32_t>(c.tensors[4]) + i * NUM_ROW_COLUMNS;
@@ -137,7 +139,7 @@ class GreedyToken final : public Kernel {
       const int32_t token = best(data<float>(c.tensors[0]) + i * width, width);
       data<int32_t>(c.tensors[3])[i] = token;
       const Row row = row_at(c.tensors[1], i);
-      if (!row.pad() && row.among_last(1, i)) data<int32_t>(c.tensors[2])[row[SLOT]] = token;
+      if (!row.pad() && row.among_last(1, i)) data<int32_t>(c.tensors[2])[row.slot(c.tensors[2])] = token;
     }
   }
 

@@ -24,8 +24,8 @@ class WindowCommit final : public Kernel {
     const int64_t ring = c.tensors[2].sizes[1], bytes = kv.sizes[1] * (kv.dtype == DSV41C_FLOAT32 ? 4 : 2);
     for (int64_t i = 0; i < kv.sizes[0]; ++i) {
       const Row row = row_at(c.tensors[1], i);
-      if (row.pad() || !row.among_last(ring, i)) continue;
-      std::memcpy(data<char>(c.tensors[2]) + (row[SLOT] * ring + row[POSITION] % ring) * bytes,
+      if (row.pad() || !row.stands_at(i, kv.sizes[0]) || !row.among_last(ring, i)) continue;
+      std::memcpy(data<char>(c.tensors[2]) + (row.slot(c.tensors[2]) * ring + row[POSITION] % ring) * bytes,
                   data<char>(kv) + i * bytes, bytes);
     }
   }
@@ -61,7 +61,7 @@ class CompressPairs final : public Kernel {
  private:
   static float* saved(const Call& c, const Row& row, int64_t position) {
     const auto& pair = c.tensors[3];
-    return data<float>(pair) + (row[SLOT] * pair.sizes[1] + position % pair.sizes[1]) * 2 * pair.sizes[3];
+    return data<float>(pair) + (row.slot(pair) * pair.sizes[1] + position % pair.sizes[1]) * 2 * pair.sizes[3];
   }
 
   template <class T>
@@ -70,7 +70,7 @@ class CompressPairs final : public Kernel {
     const float *kv1 = data<float>(c.tensors[0]) + i * width, *gate1 = data<float>(c.tensors[1]) + i * width;
     T* out = data<T>(c.tensors[4]) + i * width;
     const Row row = row_at(c.tensors[2], i);
-    if (row[POSITION] % 2 == 0) {
+    if (row[POSITION] % 2 == 0 || !row.stands_at(i, c.tensors[2].sizes[0])) {
       for (int64_t d = 0; d < width; ++d) out[d] = from_float<T>(0.0f);
       return;
     }
@@ -87,7 +87,7 @@ class CompressPairs final : public Kernel {
   static void commit(const Call& c, int64_t i) noexcept {
     const int64_t width = c.tensors[0].sizes[1];
     const Row row = row_at(c.tensors[2], i);
-    if (row.pad() || !row.among_last(c.tensors[3].sizes[1], i)) return;
+    if (row.pad() || !row.stands_at(i, c.tensors[2].sizes[0]) || !row.among_last(c.tensors[3].sizes[1], i)) return;
     float* to = saved(c, row, row[POSITION]);
     std::memcpy(to, data<float>(c.tensors[0]) + i * width, width * 4);
     std::memcpy(to + width, data<float>(c.tensors[1]) + i * width, width * 4);

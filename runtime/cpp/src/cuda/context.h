@@ -17,6 +17,7 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   const Driver& driver() const { return driver_; }
+  ContextHandle handle() const { return handle_; }
   int32_t device() const { return index_; }
   const std::string& device_name() const { return name_; }
   const std::string& capability() const { return capability_; }  // "9.0"

@@ -6,6 +6,7 @@
 #include "dsv41c/plan_generated.h"
 #include "error.h"
 #include "reservation.h"
+#include "sequence.h"
 
 namespace dsv41c::cuda {
 namespace {
@@ -14,8 +15,8 @@ constexpr int64_t REGION_ALIGNMENT = 256;  // of each region and weight, as the 
 
 int64_t aligned(int64_t bytes) { return (bytes + REGION_ALIGNMENT - 1) / REGION_ALIGNMENT * REGION_ALIGNMENT; }
 
-bool is_fallback(const Plan& plan, const Launch& launch) {
-  return plan.kernels[static_cast<size_t>(launch.kernel)].kind != BodyKind::cuda;
+bool has_fallback(const Plan& plan, const Launch& launch) {
+  return runs_kernel(plan, launch, [](const Kernel& kernel) { return kernel.kind != BodyKind::cuda; });
 }
 
 DeviceMemory allocate(const Driver& driver, int64_t bytes, int64_t& reserved) {
@@ -124,7 +125,7 @@ int64_t CudaBackend::measure_graphs(std::span<CudaBoundMethod* const> bound, Gra
 int64_t CudaBackend::warm_up_rows(const Method& method, int64_t smallest, int64_t max_rows) const {
   for (const Step& step : method.steps)
     for (const Launch& launch : step.launches)
-      if (is_fallback(plan(), launch)) return max_rows;
+      if (has_fallback(plan(), launch)) return max_rows;
   return smallest;
 }
 

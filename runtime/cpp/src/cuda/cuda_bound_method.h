@@ -41,22 +41,31 @@ class CudaBoundMethod final : public BoundMethod {
 
  private:
   // One of: a graph, calls that are launched one by one, a provider's launch.
-  struct Part {
+  struct Stretch {
     std::optional<LaunchGraph> graph;
     std::vector<KernelCall> calls;
     std::optional<ProviderLaunch> fallback;
   };
 
+  // What add_step collects: calls that have no stretch yet.
+  struct Pending {
+    std::vector<KernelCall> calls;
+    LaunchMode mode;
+    GraphStats& stats;
+    int64_t max_nodes;
+  };
+
   void add_step(const Step& step, LaunchMode mode, GraphStats& stats, int64_t max_nodes);
-  void add_calls(std::vector<KernelCall>& calls, LaunchMode mode, GraphStats& stats, int64_t max_nodes);
-  void add_fallback(const Launch& launch);
-  void run_singly(Part& part) const;
-  static std::string place(const void* owner, const KernelCall& call);
+  void add_sequence(const Kernel& sequence, const LaunchPlace& place, Pending& pending);
+  void add_calls(Pending& pending);
+  // Ends the pending calls: a provider's kernel runs between graphs.
+  void add_fallback(int64_t kernel, dsv41c_binding binding, const LaunchPlace& place, Pending& pending);
+  void run_singly(Stretch& stretch) const;
 
   const Engine& engine_;
   const Method& method_;
   const ValueTable values_;
-  mutable std::vector<Part> parts_;  // a launch of single calls points into its parameters
+  mutable std::vector<Stretch> stretches_;  // a launch of single calls points into its parameters
   mutable std::vector<void*> pointers_;
 };
 

@@ -38,10 +38,11 @@ Driver::Driver(const std::string& library) : library_(library) {
   const auto all = [&](auto&... functions) { (resolve(opened, functions), ...); };
   all(error_name, error_string, init, version, device_count, device_get, device_name, device_attribute, context_retain,
       context_release, context_push, context_pop, memory_info, memory_allocate, memory_free, pinned_allocate,
-      pinned_free, copy_in_async, copy_out_async, fill_8, fill_16, fill_32, fill_32_strided, stream_create,
+      pinned_free, copy_in_async, copy_out_async, copy_async, fill_8, fill_16, fill_32, fill_32_strided, stream_create,
       stream_destroy, stream_synchronize, capture_begin, capture_end, event_create, event_destroy, event_record,
       event_synchronize, event_elapsed, module_load, module_unload, module_function, function_set, launch, graph_create,
-      graph_destroy, graph_add_kernel, graph_instantiate, executable_destroy, graph_upload, graph_launch);
+      graph_destroy, graph_add_kernel, graph_add_copy, graph_add_memset, encode_map, graph_instantiate,
+      executable_destroy, graph_upload, graph_launch);
 }
 
 std::string_view Driver::code() const { return is_loading_ ? plan_format::E0703 : plan_format::E0802; }

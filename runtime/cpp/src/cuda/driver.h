@@ -40,6 +40,37 @@ struct KernelNodeParams {
   ContextHandle context;
 };
 
+inline constexpr int32_t MEMORY_DEVICE = 2;
+
+// One side of CUDA_MEMCPY3D, and the whole, second version. A copy of bytes is one row.
+struct CopyPlace {
+  size_t x_bytes, y, z, lod;
+  int32_t memory;
+  void* host;
+  Address device;
+  void *array, *reserved;
+  size_t pitch, height;
+};
+struct CopyParams {
+  CopyPlace source, target;
+  size_t width_bytes, height, depth;
+};
+static_assert(sizeof(CopyPlace) == 88 && sizeof(CopyParams) == 200);
+
+// CUDA_MEMSET_NODE_PARAMS, first version.
+struct MemsetParams {
+  Address target;
+  size_t pitch;  // unused with one row
+  unsigned value;
+  unsigned element_bytes;
+  size_t width, height;  // elements of a row, rows
+};
+
+// CUtensorMap.
+struct alignas(128) TensorMap {
+  uint64_t opaque[16];
+};
+
 template <class... Parameters>
 struct Function {
   const char* name;  // as the library exports it
@@ -86,6 +117,7 @@ class Driver {
   Function<void*> pinned_free{"cuMemFreeHost"};
   Function<Address, const void*, size_t, StreamHandle> copy_in_async{"cuMemcpyHtoDAsync_v2"};
   Function<void*, Address, size_t, StreamHandle> copy_out_async{"cuMemcpyDtoHAsync_v2"};
+  Function<Address, Address, size_t, StreamHandle> copy_async{"cuMemcpyDtoDAsync_v2"};  // to, from
   Function<Address, unsigned char, size_t, StreamHandle> fill_8{"cuMemsetD8Async"};
   Function<Address, unsigned short, size_t, StreamHandle> fill_16{"cuMemsetD16Async"};
   Function<Address, unsigned, size_t, StreamHandle> fill_32{"cuMemsetD32Async"};
@@ -113,6 +145,14 @@ class Driver {
   Function<GraphHandle> graph_destroy{"cuGraphDestroy"};
   Function<NodeHandle*, GraphHandle, const NodeHandle*, size_t, const KernelNodeParams*> graph_add_kernel{
       "cuGraphAddKernelNode_v2"};
+  Function<NodeHandle*, GraphHandle, const NodeHandle*, size_t, const CopyParams*, ContextHandle> graph_add_copy{
+      "cuGraphAddMemcpyNode"};
+  Function<NodeHandle*, GraphHandle, const NodeHandle*, size_t, const MemsetParams*, ContextHandle> graph_add_memset{
+      "cuGraphAddMemsetNode"};
+  // map, data type, rank, address, sizes, strides in bytes, box, element strides, interleave, swizzle, promotion, fill
+  Function<TensorMap*, int32_t, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*, const uint32_t*,
+           int32_t, int32_t, int32_t, int32_t>
+      encode_map{"cuTensorMapEncodeTiled"};
   Function<ExecutableHandle*, GraphHandle, unsigned long long> graph_instantiate{"cuGraphInstantiateWithFlags"};
   Function<ExecutableHandle> executable_destroy{"cuGraphExecDestroy"};
   Function<ExecutableHandle, StreamHandle> graph_upload{"cuGraphUpload"};

@@ -17,7 +17,8 @@ constexpr int64_t DEFAULT_SHARED_BYTES = 48 * 1024;  // what a function may have
 
 FunctionTable::FunctionTable(const Driver& driver, const Plan& plan, const std::string& artifact) : driver_(driver) {
   for (const Kernel& kernel : plan.kernels)
-    for (const CudaLaunch& launch : kernel.launches) add(launch, artifact);
+    for (const CudaLaunch& launch : kernel.launches)
+      if (launch.kind == NodeKind::kernel) add(launch, artifact);
   for (const auto& [name, entry] : functions_)
     if (entry.shared_bytes > DEFAULT_SHARED_BYTES)
       driver.call(driver.function_set, entry.function, MAX_DYNAMIC_SHARED_BYTES, static_cast<int>(entry.shared_bytes));

@@ -15,6 +15,7 @@ class FunctionTable {
   // E0601 or E0602 for a cubin that is missing or is not the one that the plan names.
   FunctionTable(const Driver& driver, const Plan& plan, const std::string& artifact);
 
+  const Driver& driver() const { return driver_; }
   FunctionHandle find(const std::string& cubin, const std::string& symbol) const;
   size_t num_modules() const { return modules_.size(); }
 

@@ -1,4 +1,5 @@
-// One start of a kernel with everything fixed: function, launch shape, parameters, and the bytes that it touches.
+// One node with everything fixed: a kernel with its launch shape and parameters, a copy or a memset, and the bytes
+// that it touches.
 #pragma once
 
 #include <string>
@@ -6,6 +7,7 @@
 
 #include "cuda/function_table.h"
 #include "regions.h"
+#include "sequence.h"
 
 namespace dsv41c::cuda {
 
@@ -18,33 +20,57 @@ struct Access {
 };
 
 struct KernelCall {
-  KernelNodeParams shape{};      // without the pointers to the parameters
-  std::vector<uint64_t> values;  // parameter i in the low bytes of values[i]
-  std::vector<Access> accesses;  // weights left out: nothing writes them
-  const Launch* launch = nullptr;
+  NodeKind kind = NodeKind::kernel;
+  KernelNodeParams shape{};      // kernel: without the pointers to the parameters
+  std::vector<uint64_t> values;  // kernel: parameter i in the low bytes of values[i], unless it is a tensor map
+  std::vector<TensorMap> maps;   // kernel: those of parameters map_parameters, in order
+  std::vector<size_t> map_parameters;
+  Address target = 0, source = 0;  // copy, memset (target only)
+  int64_t bytes = 0;               // copy, memset
+  uint8_t value = 0;               // memset
+  std::vector<Access> accesses;    // weights left out: nothing writes them
+  LaunchPlace place;
 
-  // Shape with pointers into `pointers`, which point into values.
+  // Shape with pointers into `pointers`, which point into values and maps.
   KernelNodeParams parameters(std::vector<void*>& pointers);
+  CopyParams copy_params() const;
+  MemsetParams memset_params() const;
+};
+
+// Where a tensor lies on the device.
+struct Extent {
+  Address address = 0;
+  int64_t bytes = 0;
+  bool is_weight = false;
 };
 
 // Address and bytes of every value of a method at one number of rows.
 class ValueTable {
  public:
   ValueTable(const Method& method, int64_t rows, const Regions& regions);
-
-  struct Entry {
-    Address address = 0;
-    int64_t bytes = 0;
-    bool is_weight = false;
-  };
-  const Entry& operator[](int64_t value) const { return entries_[static_cast<size_t>(value)]; }
+  const Extent& operator[](int64_t value) const { return entries_[static_cast<size_t>(value)]; }
 
  private:
-  std::vector<Entry> entries_;
+  std::vector<Extent> entries_;
 };
 
-// The calls of one launch of a plan, in order.
-void append_calls(const Kernel& kernel, const Launch& launch, int64_t rows, const ValueTable& values,
+// What one kernel is given: its tensors in order, each with its use, and its scratch.
+struct Operands {
+  struct Operand {
+    ArgumentKind kind = ArgumentKind::none;
+    Extent extent;
+  };
+  std::vector<Operand> tensors;
+  Extent scratch;  // address 0 without one
+};
+
+Operands operands_of(const Launch& launch, const ValueTable& values);
+// Of part `part` of a launch of a sequence.
+Operands operands_of(const Launch& launch, const Part& part, const dsv41c_binding& binding,
+                     const SequenceTensors& tensors, const ValueTable& values);
+
+// The calls of one kernel at `place`, in order.
+void append_calls(const Kernel& kernel, const Operands& operands, const LaunchPlace& place,
                   const FunctionTable& functions, std::vector<KernelCall>& calls);
 
 }  // namespace dsv41c::cuda

@@ -7,16 +7,47 @@
 namespace dsv41c::cuda {
 namespace {
 
-void launch(const Driver& driver, const KernelNodeParams& p, StreamHandle stream) {
+void launch_kernel(const Driver& driver, const KernelNodeParams& p, StreamHandle stream) {
   driver.call(driver.launch, p.function, p.grid[0], p.grid[1], p.grid[2], p.block[0], p.block[1], p.block[2],
               p.shared_bytes, stream, p.parameters, static_cast<void**>(nullptr));
 }
 
+void launch(const Driver& driver, KernelCall& call, std::vector<void*>& pointers, StreamHandle stream) {
+  const auto bytes = static_cast<size_t>(call.bytes);
+  switch (call.kind) {
+    case NodeKind::kernel:
+      return launch_kernel(driver, call.parameters(pointers), stream);
+    case NodeKind::copy:
+      return driver.call(driver.copy_async, call.target, call.source, bytes, stream);
+    case NodeKind::memset:
+      return driver.call(driver.fill_8, call.target, static_cast<unsigned char>(call.value), bytes, stream);
+  }
+}
+
+NodeHandle add_node(const Context& context, GraphHandle graph, std::span<const NodeHandle> sources, KernelCall& call,
+                    std::vector<void*>& pointers) {
+  const Driver& driver = context.driver();
+  NodeHandle node = nullptr;
+  const auto add = [&](const auto& function, const auto& parameters, auto... context_handle) {
+    driver.call(function, &node, graph, sources.data(), sources.size(), &parameters, context_handle...);
+    return node;
+  };
+  switch (call.kind) {
+    case NodeKind::kernel:
+      return add(driver.graph_add_kernel, call.parameters(pointers));
+    case NodeKind::copy:
+      return add(driver.graph_add_copy, call.copy_params(), context.handle());
+    case NodeKind::memset:
+      return add(driver.graph_add_memset, call.memset_params(), context.handle());
+  }
+  return node;
+}
+
 }  // namespace
 
-LaunchGraph LaunchGraph::build(const Driver& driver, std::span<KernelCall> calls, Place place, const void* owner,
-                               GraphStats& stats) {
+LaunchGraph LaunchGraph::build(const Context& context, std::span<KernelCall> calls, GraphStats& stats) {
   const Timed timed(stats.add_s);
+  const Driver& driver = context.driver();
   GraphHandle handle = nullptr;
   driver.call(driver.graph_create, &handle, 0u);
   Graph graph(driver, handle);
@@ -26,13 +57,11 @@ LaunchGraph LaunchGraph::build(const Driver& driver, std::span<KernelCall> calls
   for (size_t i = 0; i < calls.size(); ++i) {
     sources.clear();
     for (int32_t source : edges.of(i)) sources.push_back(nodes[static_cast<size_t>(source)]);
-    const KernelNodeParams parameters = calls[i].parameters(pointers);
     try {
-      driver.call(driver.graph_add_kernel, &nodes[i], handle, static_cast<const NodeHandle*>(sources.data()),
-                  sources.size(), &parameters);
+      nodes[i] = add_node(context, handle, sources, calls[i], pointers);
     } catch (const Error& error) {
       ErrorFields fields = error.fields();
-      fields.where = place(owner, calls[i]) + ", node " + std::to_string(i);
+      fields.where = calls[i].place.text() + ", node " + std::to_string(i);
       throw Error(std::move(fields));
     }
   }
@@ -74,7 +103,7 @@ void LaunchGraph::instantiate(GraphStats& stats) {
 
 void launch_singly(const Driver& driver, std::span<KernelCall> calls, std::vector<void*>& pointers,
                    StreamHandle stream) {
-  for (KernelCall& call : calls) launch(driver, call.parameters(pointers), stream);
+  for (KernelCall& call : calls) launch(driver, call, pointers, stream);
 }
 
 }  // namespace dsv41c::cuda

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "cuda/context.h"
 #include "cuda/handles.h"
 #include "cuda/kernel_call.h"
 
@@ -35,12 +36,8 @@ class Timed {
 
 class LaunchGraph {
  public:
-  // `place` says where a call belongs, for messages.
-  using Place = std::string (*)(const void* owner, const KernelCall& call);
-
-  // Adds a kernel node for each call, after those that it must wait for.
-  static LaunchGraph build(const Driver& driver, std::span<KernelCall> calls, Place place, const void* owner,
-                           GraphStats& stats);
+  // Adds a node for each call, after those that it must wait for.
+  static LaunchGraph build(const Context& context, std::span<KernelCall> calls, GraphStats& stats);
   // Records the same calls from the stream: one behind the other.
   static LaunchGraph capture(const Driver& driver, std::span<KernelCall> calls, StreamHandle stream, GraphStats& stats);
 

@@ -80,17 +80,19 @@ def test_gate_agrees_with_reference(
     bias, bias_vl = random_tensor(seed + 2, experts), random_tensor(seed + 3, experts)
     table = row_table([IMAGE * (t % 2) for t in range(rows)])
     arguments = (random_tensor(seed, rows, width, dtype=dtype), weight, bias, bias_vl, table, topk, 1.5)
-    got, want = OP.moe_gate(*arguments), OPS["moe_gate"].reference(*arguments)
+    got, want = OP.mega_gate(*arguments), OPS["mega_gate"].reference(*arguments)
     assert torch.equal(got[0], want[0])
     assert relative_error(got[1], want[1]) <= 2e-6
-    assert_fake_matches(OPS["moe_gate"].fake, OP.moe_gate, *arguments)
+    assert_fake_matches(OPS["mega_gate"].fake, OP.mega_gate, *arguments)
+    scores = OP.linear(*arguments[:2], None, torch.float32)
+    assert_fake_matches(OPS["moe_route"].fake, OP.moe_route, scores, *arguments[2:])
 
 
 def test_gate_prefers_the_lower_id_among_equals() -> None:
     x, weight = torch.ones(2, 16), torch.zeros(9, 16)
     weight[4], weight[7] = 1.0, 1.0
     zero = torch.zeros(9)
-    expert, share = OP.moe_gate(x, weight, zero, zero, row_table([0, 0]), 4, 1.5)
+    expert, share = OP.mega_gate(x, weight, zero, zero, row_table([0, 0]), 4, 1.5)
     assert expert.tolist() == [[4, 7, 0, 1]] * 2
     torch.testing.assert_close(share.sum(-1), torch.full((2,), 1.5))
 
@@ -99,7 +101,7 @@ def test_gate_bias_moves_the_choice_and_not_the_weights() -> None:
     x, weight = random_tensor(0, 2, 16), torch.zeros(8, 16)
     text, image = torch.zeros(8), torch.zeros(8)
     text[[2, 5]], image[[1, 6]] = torch.tensor([3.0, 4.0]), torch.tensor([3.0, 4.0])
-    expert, share = OP.moe_gate(x, weight, text, image, row_table([0, IMAGE]), 2, 1.5)
+    expert, share = OP.mega_gate(x, weight, text, image, row_table([0, IMAGE]), 2, 1.5)
     assert expert.tolist() == [[5, 2], [6, 1]]
     torch.testing.assert_close(share, torch.full((2, 2), 0.75))
 
@@ -107,7 +109,7 @@ def test_gate_bias_moves_the_choice_and_not_the_weights() -> None:
 def test_gate_of_large_and_small_logits_is_finite() -> None:
     weight = torch.tensor([[200.0], [30.0], [19.0], [-100.0]])
     zero = torch.zeros(4)
-    expert, share = OP.moe_gate(torch.ones(1, 1), weight, zero, zero, row_table([0]), 4, 1.0)
+    expert, share = OP.mega_gate(torch.ones(1, 1), weight, zero, zero, row_table([0]), 4, 1.0)
     score = torch.nn.functional.softplus(weight.flatten().double()).sqrt()
     assert expert.tolist() == [[0, 1, 2, 3]]
     torch.testing.assert_close(share[0].double(), score / score.sum(), rtol=1e-6, atol=1e-12)
@@ -118,7 +120,7 @@ def test_gate_gives_distinct_valid_ids_for_any_row(poison: float) -> None:
     x = random_tensor(0, 3, 32)
     x[1] = poison
     weight, zero = random_tensor(1, 8, 32), torch.zeros(8)
-    expert, _ = OP.moe_gate(x, weight, zero, zero, row_table([0, 0, 0]), 3, 1.5)
+    expert, _ = OP.mega_gate(x, weight, zero, zero, row_table([0, 0, 0]), 3, 1.5)
     assert all(len(set(row)) == 3 and set(row) <= set(range(8)) for row in expert.tolist())
 
 
@@ -127,7 +129,7 @@ def test_gate_gives_distinct_valid_ids_for_any_row(poison: float) -> None:
 def test_gate_rows_stand_alone(dtype: torch.dtype, width: int) -> None:
     weight, bias, bias_vl = random_tensor(1, 21, width), random_tensor(2, 21), random_tensor(3, 21)
     rows = [random_tensor(0, 6, width, dtype=dtype), row_table([0, IMAGE, 0, 0, IMAGE, 1])]
-    assert_row_invariant(lambda x, table: OP.moe_gate(x, weight, bias, bias_vl, table, 4, 1.5), rows)
+    assert_row_invariant(lambda x, table: OP.mega_gate(x, weight, bias, bias_vl, table, 4, 1.5), rows)
 
 
 # --- experts ----------------------------------------------------------------------------
@@ -179,7 +181,7 @@ def test_gate_that_sends_all_rows_to_two_experts() -> None:
     bias[[2, 6]] = 100.0
     x, gate = random_tensor(1, 5, 32), random_tensor(2, 8, 32)
     for rows in (5, 1):
-        expert, share = OP.moe_gate(x[:rows], gate, bias, bias, row_table([0] * rows), 2, 1.5)
+        expert, share = OP.mega_gate(x[:rows], gate, bias, bias, row_table([0] * rows), 2, 1.5)
         assert set(expert.flatten().tolist()) == {2, 6}
         got = OP.moe_experts(x[:rows], expert, share, *weights, 10.0, False)
         assert relative_error(got, plain_experts(x[:rows], expert, share, *weights)) <= 2e-6

@@ -46,6 +46,9 @@ def test_good_declaration_passes() -> None:
         ({"pads": None}, "None"),
         ({"fake": None}, "no fake"),
         ({"reference": None}, "no reference"),
+        ({"composition": "ops.rms_norm"}, "no function"),
+        ({"composition": _identity, "native": NativeBody("linear")}, "a native body"),
+        ({"composition": _identity, "capture": CaptureClass.BREAK}, "capture class break"),
         ({"name": "index_topk_test", "tie_order": None}, "tie order"),
         ({"name": "moe_gate_test", "tie_order": ""}, "tie order"),
         ({"name": "greedy_test", "tie_order": None}, "tie order"),
@@ -60,7 +63,8 @@ def test_bad_declaration_is_refused(changes: dict[str, Any], found: str) -> None
 
 @pytest.mark.parametrize("field", ["capture", "pads", "fake", "reference", "tie_order", "schema"])
 def test_no_field_has_a_default(field: str) -> None:
-    fields = {f: getattr(declare(), f) for f in OpSpec.__dataclass_fields__ if f not in (field, "native")}
+    left_out = (field, "native", "composition")
+    fields = {f: getattr(declare(), f) for f in OpSpec.__dataclass_fields__ if f not in left_out}
     with pytest.raises(TypeError, match=field):
         OpSpec(**fields)
 

@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 from dsv41c.runtime.plan import schema as s
 from dsv41c.runtime.plan.codec import encode
+from dsv41c.runtime.plan.verify_tables import FEATURE_OF_BODY
 
 SLOTS, PAGES, PAGES_PER_SLOT, BLOCK, COLUMNS = 3, 8, 4, 8, 24
 MAX_ROWS, BUCKETS = 16, (1, 4, 8)
@@ -23,7 +24,8 @@ STATE = (s.State("slot_position", "int32", (SLOTS + 1,), 0, 0), s.State("slot_to
          s.State("half", "bfloat16", (5,), 320, 3), s.State("byte", "uint8", (3,), 384, 9))
 POSITION, TOKEN, PAGE_TABLE, COUNTER = range(4)
 ROWS_INT = s.Int32Param("rows")
-LETTERS = {s.TensorParam: "p", s.ScratchParam: "p", s.Int32Param: "i", s.Int64Param: "l", s.FloatParam: "f"}
+LETTERS = {s.TensorParam: "p", s.ScratchParam: "p", s.Int32Param: "i", s.Int64Param: "l", s.FloatParam: "f",
+           s.TensorMapParam: "m"}
 
 
 def tensors(*indices: int) -> tuple[s.CudaParam, ...]:
@@ -49,6 +51,10 @@ class Start:
         return f"{self.symbol} {''.join(LETTERS[type(param)] for param in self.params)}"
 
 
+Node = Start | s.CudaCopy | s.CudaMemset
+Body = Sequence[Node] | s.CompositeBody | s.SequenceBody
+
+
 @dataclass
 class CudaPlan:
     """One method `decode` on all rows; values get fresh arena ranges unless an offset is given."""
@@ -57,9 +63,10 @@ class CudaPlan:
     arena: int = 0
     io: int = 0
     values: list[s.Value] = field(default_factory=list)
-    kernels: list[tuple[str, Sequence[Start] | s.CompositeBody, s.Expr]] = field(default_factory=list)
+    kernels: list[tuple[str, Body, s.Expr]] = field(default_factory=list)
     steps: list[s.Step] = field(default_factory=list)
     launches: list[s.Launch] = field(default_factory=list)
+    image: bytes | None = None  # of a real device; else the fake driver's
 
     def value(self, name: str, dtype: str, sizes: tuple[s.Expr, ...], storage: s.Storage,
               strides: tuple[s.Expr, ...] | None = None) -> int:
@@ -86,6 +93,13 @@ class CudaPlan:
         self.arena += 64
         return self.value(name, "float32", (16,), s.ArenaStorage(self.arena - 64))
 
+    def room(self, num_bytes: int) -> int | None:
+        """Scratch of a launch."""
+        if num_bytes == 0:
+            return None
+        self.arena += num_bytes
+        return self.value("room", "uint8", (num_bytes,), s.ArenaStorage(self.arena - num_bytes), (1,))
+
     def port(self, name: str, dtype: str, columns: int) -> int:
         index = self.value(name, dtype, ("T", columns), s.IoStorage(self.io))
         self.io += -(-MAX_ROWS * columns * 4 // 64) * 64
@@ -94,11 +108,14 @@ class CudaPlan:
     def state(self, index: int) -> int:
         return self.value(STATE[index].name, STATE[index].dtype, STATE[index].sizes, s.StateStorage(index))
 
-    def launch(self, name: str, body: Start | Sequence[Start] | s.CompositeBody, *arguments: s.Argument,
+    def kernel(self, name: str, body: Node | Body, scratch_bytes: s.Expr = 0) -> int:
+        self.kernels.append((name, (body,) if isinstance(body, Node) else body, scratch_bytes))
+        return len(self.kernels) - 1
+
+    def launch(self, name: str, body: Node | Body, *arguments: s.Argument,
                scratch: int | None = None, scratch_bytes: s.Expr = 0) -> None:
-        kernel = (name, (body,) if isinstance(body, Start) else body, scratch_bytes)
-        self.kernels.append(kernel)
-        self.launches.append(s.Launch(name, len(self.kernels) - 1, arguments, scratch))
+        kernel = self.kernel(name, body, scratch_bytes)
+        self.launches.append(s.Launch(name, kernel, arguments, scratch))
 
     def end_step(self, break_op: str | None = None) -> None:
         launches = tuple(self.launches)
@@ -106,7 +123,10 @@ class CudaPlan:
         self.steps.append(s.Break(break_op, "as the test wishes", launches) if break_op else s.Segment(launches))
 
     def cubin(self) -> bytes:
-        lines = [start.line for _, body, _ in self.kernels if not isinstance(body, s.CompositeBody) for start in body]
+        if self.image is not None:
+            return self.image
+        lines = [node.line for _, body, _ in self.kernels if not isinstance(body, (s.CompositeBody, s.SequenceBody))
+                 for node in body if isinstance(node, Start)]
         return "\n".join(dict.fromkeys(lines)).encode() + b"\0"
 
     def plan(self, upload: int, logits: int | None = None) -> s.Plan:
@@ -116,8 +136,7 @@ class CudaPlan:
         method = s.Method("decode", "rows", "T", BUCKETS, (s.Port("upload", upload, (SLOTS, 0, 0, 5, -1)),), outputs,
                           tuple(self.values), tuple(self.steps), self.arena)
         kernels = self._kernels()
-        has_composite = any(isinstance(kernel.body, s.CompositeBody) for kernel in kernels)
-        features = ("aten_composites", "cuda_cubin") if has_composite else ("cuda_cubin",)
+        features = tuple(sorted({FEATURE_OF_BODY[type(kernel.body)] for kernel in kernels}))
         memory = s.Memory(448, 0, self.io, self.arena, 448 + self.io + self.arena)
         return s.Plan(1, features, self.target, s.Provenance("0" * 64, {"max_model_len": 28}, "test"),
                       (s.Symbol("T", 1, MAX_ROWS),), memory, (s.Weight("head", "float32", (COLUMNS,)),), STATE, (),
@@ -128,9 +147,10 @@ class CudaPlan:
         kernels = []
         for name, body, scratch_bytes in self.kernels:
             attributes: dict[str, s.Attribute] = {"block_size": BLOCK} if name == "row_table" else {}
-            if not isinstance(body, s.CompositeBody):
-                body = s.CudaBody(tuple(s.CudaLaunch(digest, b.symbol, b.params, b.grid, b.block, b.shared)
-                                        for b in body))
+            if not isinstance(body, (s.CompositeBody, s.SequenceBody)):
+                body = s.CudaBody(tuple(
+                    s.CudaLaunch(digest, b.symbol, b.params, b.grid, b.block, b.shared) if isinstance(b, Start) else b
+                    for b in body))
             kernels.append(s.Kernel(f"dsv41c::{name}", attributes, body, scratch_bytes))
         return tuple(kernels)
 
@@ -144,21 +164,45 @@ def plus_one() -> s.CompositeBody:
         s.Call("aten::add", "out", (s.TensorTag(0), s.TensorTag(2), s.IntTag(1), s.MutableTag(1))),))
 
 
-def toy(with_fallback: bool = False, target: str = "sm_90a", big_shared: int = 0) -> tuple[CudaPlan, s.Plan]:
+def toy(
+    with_fallback: bool = False, target: str = "sm_90a", big_shared: int = 0, scratch: int = 0, more_arena: int = 0,
+    image: bytes | None = None,
+) -> tuple[CudaPlan, s.Plan]:
     """logits[r] = (3 * token, plus 1 with a fallback) * weight; `counter` counts runs."""
-    p = CudaPlan(target)
+    p = CudaPlan(target, arena=more_arena, image=image)
     upload, x, y, z = p.port("upload", "int32", 5), p.buffer("x"), p.buffer("y"), p.buffer("z")
     p.launch("row_table", Start("test_rows", (*tensors(0, 1, 2, 3), ROWS_INT, s.Int32Param(PAGES_PER_SLOT),
                                               s.Int32Param(BLOCK))),
              s.In(upload), s.InOut(p.state(POSITION)), s.InOut(p.state(PAGE_TABLE)), s.Out(x))
     p.launch("scale", Start("test_scale", (*tensors(0, 1), ROWS_INT, number(2.0)), shared=big_shared),
-             s.In(x), s.Out(y))
+             s.In(x), s.Out(y), scratch=p.room(scratch), scratch_bytes=scratch)
     if with_fallback:
         p.launch("plus_one", plus_one(), s.In(y), s.Out(w := p.buffer("w")))
     p.launch("add", Start("test_add", (*tensors(0, 1, 2), s.Int64Param("rows"))),
              s.In(x), s.In(w if with_fallback else y), s.Out(z))
     p.launch("count", Start("test_count", (*tensors(0), s.Int32Param(4)), grid=(1, 1, 1)),
              s.InOut(p.state(COUNTER)))
+    head, logits = p.value("head", "float32", (COLUMNS,), s.WeightStorage(0)), p.port("logits", "float32", COLUMNS)
+    p.launch("head", Start("test_head", (*tensors(0, 1, 2), ROWS_INT, s.Int32Param(COLUMNS))),
+             s.In(z), s.In(head), s.Out(logits))
+    return p, p.plan(upload, logits)
+
+
+def transferred(target: str = "sm_90a", image: bytes | None = None) -> tuple[CudaPlan, s.Plan]:
+    """logits[r] = token * weight for the first half of the rows, 0 behind: copied to the scratch and back over what a
+    memset left, then read through a tensor map that ends halfway."""
+    p = CudaPlan(target, image=image)
+    upload, x, y, z = p.port("upload", "int32", 5), p.buffer("x"), p.buffer("y"), p.buffer("z")
+    row = s.Binary("*", 4, "rows")
+    p.launch("row_table", Start("test_rows", (*tensors(0, 1, 2, 3), ROWS_INT, s.Int32Param(PAGES_PER_SLOT),
+                                              s.Int32Param(BLOCK))),
+             s.In(upload), s.InOut(p.state(POSITION)), s.InOut(p.state(PAGE_TABLE)), s.Out(x))
+    p.launch("copies", (s.CudaMemset(s.TensorParam(1), 255, row), s.CudaCopy(s.ScratchParam(64), s.TensorParam(0), row),
+                        s.CudaCopy(s.TensorParam(1), s.ScratchParam(64), row)),
+             s.In(x), s.Out(y), scratch=p.room(128), scratch_bytes=128)
+    mapped = s.TensorMapParam(s.TensorParam(0), "float32", (s.Binary("ceildiv", "rows", 2),), (), (4,), (1,), "none",
+                              "none", "128b", "zero")
+    p.launch("mapped", Start("test_mapped", (mapped, s.TensorParam(1), s.Int64Param("rows"))), s.In(y), s.Out(z))
     head, logits = p.value("head", "float32", (COLUMNS,), s.WeightStorage(0)), p.port("logits", "float32", COLUMNS)
     p.launch("head", Start("test_head", (*tensors(0, 1, 2), ROWS_INT, s.Int32Param(COLUMNS))),
              s.In(z), s.In(head), s.Out(logits))

@@ -14,7 +14,7 @@ import dsv41c.runtime.load as loading
 from dsv41c.runtime.aten import aten_provider
 from dsv41c.runtime.load import Runtime, load
 from dsv41c.runtime.plan.errors import Dsv41cError
-from tests.unit.runtime.cuda.cuda_plan import toy, write_artifact
+from tests.unit.runtime.cuda.cuda_plan import toy, transferred, write_artifact
 from tests.unit.runtime.cuda.fake_driver import Driver
 from tests.unit.runtime.cuda.test_step import decode, expected
 from tests.unit.runtime.toy_artifact import rows_of
@@ -134,9 +134,32 @@ def use(artifact: Path, driver: Driver, mode: str) -> None:
     with load(artifact, cuda_driver=driver.path, cuda_mode=mode, poison=7) as runtime:  # type: ignore[arg-type]
         decode(runtime, rows_of(0, [1, 2]))
         decode(runtime, rows_of(0, [1, 2, 3]), eager=True)
-        runtime.write_state("counter", runtime.state("counter"))
+        runtime.write_state("slot_position", runtime.state("slot_position"))
         if mode == "graphs":
             runtime.graph_bench(replays=1)
+
+
+@pytest.fixture(scope="module")
+def artifact_with_transfers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_artifact(tmp_path_factory.mktemp("cuda") / "artifact", *transferred())
+
+
+@pytest.mark.parametrize(("call", "node"), [("cuGraphAddMemsetNode", 1), ("cuGraphAddMemcpyNode", 2)])
+def test_failing_copy_or_memset_is_named(artifact_with_transfers: Path, driver: Driver, call: str, node: int) -> None:
+    load(artifact_with_transfers, cuda_driver=driver.path).close()
+    calls = driver.report()["log"].index(call) + 1
+    driver.reset()
+    driver.fail(calls)
+    error = refused(artifact_with_transfers, "E0703", driver.path)
+    assert error.found.startswith(f"{call}: CUDA_ERROR_FAKE (999)")
+    assert error.where == f"method decode, launch copies, 1 rows, node {node}"
+
+
+@pytest.mark.parametrize("mode", ["graphs", "eager"])
+def test_each_call_of_transfers_and_maps_failing_once(
+    artifact_with_transfers: Path, driver: Driver, mode: str
+) -> None:
+    test_each_call_failing_once(artifact_with_transfers, driver, mode, 719)
 
 
 @pytest.mark.parametrize("mode", ["graphs", "eager"])

@@ -10,7 +10,7 @@ import pytest
 
 from dsv41c.runtime.load import Runtime
 from dsv41c.runtime.plan import schema as s
-from tests.unit.runtime.cuda.cuda_plan import COUNTER, CudaPlan, Start, number, tensors, toy
+from tests.unit.runtime.cuda.cuda_plan import COUNTER, CudaPlan, Start, number, tensors, toy, transferred
 from tests.unit.runtime.cuda.fake_driver import Driver
 from tests.unit.runtime.cuda.test_step import decode
 from tests.unit.runtime.toy_artifact import rows_of
@@ -104,8 +104,19 @@ def scratch(p: CudaPlan) -> list[list[int]]:
     return [[], [0], [1], [2]]
 
 
+def transfers(p: CudaPlan) -> list[list[int]]:
+    """A memset writes only its bytes, a copy only reads its source: halves of the scratch are apart."""
+    a, b = p.buffer("a"), p.buffer("b")
+    body = (s.CudaMemset(s.ScratchParam(0), 1, 32), s.CudaMemset(s.ScratchParam(32), 2, 32),
+            s.CudaCopy(s.TensorParam(0), s.ScratchParam(0), 4), s.CudaCopy(s.TensorParam(1), s.ScratchParam(32), 4),
+            s.CudaMemset(s.ScratchParam(0), 3, 32))
+    p.launch("transfers", body, s.Out(a), s.Out(b), scratch=p.room(64), scratch_bytes=64)
+    p.launch("copy", COPY, s.In(b), s.Out(p.buffer("c")))
+    return [[], [], [0], [1], [2], [3]]
+
+
 @pytest.mark.parametrize("hazard", [raw, war, waw, independent, arena_reuse, views, state, implied, untouched,
-                                    scratch])
+                                    scratch, transfers])
 def test_edges_follow_the_effects(
     opened: Opened, driver: Driver, hazard: Callable[[CudaPlan], list[list[int]]]
 ) -> None:
@@ -165,6 +176,42 @@ def test_shared_memory_is_allowed_once_for_each_function(
     graphs = nodes_of(opened, driver, *toy(big_shared=shared))
     assert graphs[0][1]["shared"] == shared
     assert driver.report()["log"].count("cuFuncSetAttribute") == sets
+
+
+def test_copies_and_memsets_become_nodes_of_their_bytes(opened: Opened, driver: Driver) -> None:
+    for rows, graph in zip((1, 4, 8), nodes_of(opened, driver, *transferred()), strict=True):
+        assert [node["symbol"] for node in graph] == ["test_rows", "memset", "copy", "copy", "test_mapped", "test_head"]
+        assert [node["sources"] for node in graph] == [[], [], [0], [1, 2], [3], [4]]
+        x = graph[0]["values"][3]
+        y, value, filled = graph[1]["values"]
+        assert (value, filled) == (255, 4 * rows)
+        room = graph[2]["values"][0]
+        assert graph[2]["values"] == [room, x, 4 * rows] and graph[3]["values"] == [y, room, 4 * rows]
+
+
+def test_tensor_map_is_encoded_when_the_launch_is_bound(opened: Opened, driver: Driver) -> None:
+    graphs = nodes_of(opened, driver, *transferred())
+    maps = driver.report()["maps"]
+    for rows, graph in zip((1, 4, 8), graphs, strict=True):
+        assert maps[graph[4]["values"][0]] == {
+            "type": 7, "address": graph[3]["values"][0], "sizes": [-(-rows // 2)], "strides": [], "box": [4],
+            "steps": [1], "modes": [0, 0, 2, 0]}
+
+
+def test_every_field_of_a_tensor_map_reaches_the_driver(opened: Opened, driver: Driver) -> None:
+    p = CudaPlan()
+    upload, out = p.port("upload", "int32", 5), p.buffer("out")
+    recipe = s.TensorMapParam(s.ScratchParam(32), "bfloat16", (4, 2, "rows"), (32, s.Binary("*", 32, 2)), (8, 1, 4),
+                              (1, 2, 8), "32b", "32b", "256b", "nan")
+    body = Start("test_all", (s.Int32Param(7), recipe, *tensors(0)))
+    p.launch("all", body, s.Out(out), scratch=p.room(1088), scratch_bytes=1088)
+    for rows, graph in zip((1, 4, 8), nodes_of(opened, driver, p, p.plan(upload)), strict=True):
+        seven, number_of_map, pointer = graph[0]["values"]
+        found = driver.report()["maps"][number_of_map]
+        assert (seven, found["address"] % 64) == (7, 32) and pointer % 64 == 0
+        assert found | {"address": 0} == {
+            "type": 9, "address": 0, "sizes": [4, 2, rows], "strides": [32, 64], "box": [8, 1, 4], "steps": [1, 2, 8],
+            "modes": [2, 1, 3, 1]}
 
 
 def test_fallback_and_break_cut_the_graphs(opened: Opened, driver: Driver) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dsv41c.runtime.load import Runtime, heap_allocations
 from dsv41c.runtime.plan.errors import Dsv41cError
-from tests.unit.runtime.cuda.cuda_plan import BUCKETS, SLOTS, STATE, WEIGHT, toy
+from tests.unit.runtime.cuda.cuda_plan import BUCKETS, SLOTS, STATE, WEIGHT, toy, transferred
 from tests.unit.runtime.cuda.fake_driver import Driver
 from tests.unit.runtime.toy_artifact import identity, rows_of, upload_of
 
@@ -37,6 +37,16 @@ def test_step_computes_the_model(opened: Opened, mode: str, eager: bool, count: 
     assert np.array_equal(decode(runtime, rows_of(1, tokens), eager=eager), expected(tokens))
     assert runtime.state("slot_position")[:SLOTS].tolist() == [0, count, 0]
     assert runtime.state("page_table")[1, 0] == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize(("count", "rows"), [(1, 1), (4, 4), (8, 8)])
+def test_copies_memsets_and_maps_do_their_work(opened: Opened, mode: str, eager: bool, count: int, rows: int) -> None:
+    runtime = opened(*transferred(), cuda_mode=mode, poison=7)
+    tokens = [3 + i for i in range(count)]
+    wanted = np.outer([t if i < -(-rows // 2) else 0 for i, t in enumerate(tokens)], WEIGHT)
+    assert np.array_equal(decode(runtime, rows_of(1, tokens), eager=eager), wanted.astype(np.float32))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -154,6 +164,18 @@ def test_reserved_is_what_the_driver_gave(opened: Opened, driver: Driver) -> Non
     driver.reset(memory=reserved - 1)
     with pytest.raises(Dsv41cError, match="DSV41C-E0701"):
         opened(*toy(), cuda_mode="eager")
+
+
+def test_captured_copies_and_memsets_are_nodes_too(opened: Opened, driver: Driver) -> None:
+    runtime = opened(*transferred())
+    before = len(driver.report()["graphs"])
+    bench = runtime.graph_bench(replays=1)
+    assert bench["built"]["nodes"] == bench["captured"]["nodes"] == 18
+    built, captured = driver.report()["graphs"][before : before + 3], driver.report()["graphs"][before + 3 : before + 6]
+    for one, other in zip(built, captured, strict=True):
+        assert [n["symbol"] for n in one] == [n["symbol"] for n in other]
+        assert [n["values"] for n in one if n["symbol"] in ("copy", "memset")] == [
+            n["values"] for n in other if n["symbol"] in ("copy", "memset")]
 
 
 def test_bench_of_graphs_and_steps(opened: Opened) -> None:

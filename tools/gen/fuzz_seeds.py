@@ -1,0 +1,83 @@
+"""Seeds and dictionaries of the fuzz targets: small files as the project writes them, and the words of its formats."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+from dsv41c.runtime.plan import codec, expr, format, schema
+
+_MANIFEST = {
+    "format_version": schema.FORMAT_VERSION, "producer": "dsv41c", "target": "cpu", "plan_only": False,
+    "required_features": ["native_cpu"], "model_digest": "0" * 64, "header_digest": None, "options": {},
+    "options_digest": "", "plan_digest": "0" * 64, "files": {"plan.json": {"bytes": 6, "sha256": "0" * 64}},
+}
+_TENSOR = {"dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8]}
+
+
+def small_plan() -> schema.Plan:
+    """One method with one native launch and one composite; every table of the format has an entry."""
+    weight = schema.Weight("w", "float32", (4,))
+    state = schema.State("s", "int32", (16,), 0, 0)
+    values = (schema.Value("in", "int32", ("T", 5), (5, 1), schema.IoStorage(0), "rows"),
+              schema.Value("s", "int32", (16,), (1,), schema.StateStorage(0), "none"),
+              schema.Value("w", "float32", (4,), (1,), schema.WeightStorage(0), "none"),
+              schema.Value("x", "float32", ("T", 4), (4, 1), schema.ArenaStorage(0), "rows"),
+              schema.Value("out", "float32", ("T", 4), (4, 1), schema.IoStorage(64), "rows"),
+              schema.Value("half", "float32", ("T", 2), (4, 1), schema.ViewStorage(3, 0), "rows"))
+    body = schema.CompositeBody(
+        (schema.ArgLocal(0, "float32", ("rows", 4), (4, 1)), schema.ArgLocal(1, "float32", ("rows", 4), (4, 1))),
+        (schema.Call("aten::neg", "out", (schema.TensorTag(0), schema.MutableTag(1))),))
+    kernels = (schema.Kernel("dsv41c::a", {"n": 1, "x": schema.FloatTag.of(0.5)}, schema.NativeBody("a"), 0),
+               schema.Kernel("dsv41c::b", {}, body, 0))
+    launches = (schema.Launch("a", 0, (schema.In(0), schema.In(2), schema.InOut(1), schema.Out(3)), None),
+                schema.Launch("b", 1, (schema.In(3), schema.Out(4)), None))
+    method = schema.Method("decode", "rows", "T", (1, 2), (schema.Port("upload", 0, (0, 0, 0, 5, -1)),),
+                           (schema.Port("logits", 4, ()),), values, (schema.Segment(launches),), 64)
+    return schema.Plan(
+        1, ("aten_composites", "native_cpu"), "cpu", schema.Provenance("0" * 64, {"max_model_len": 8}, "seed"),
+        (schema.Symbol("T", 1, 2),), schema.Memory(64, 64, 128, 64, 320), (weight,), (state,),
+        (schema.Bridge("b", "float32", (2, 4), 0),), kernels, (method,),
+        (schema.Flow("decode", ("decode",), "nothing"),), (schema.Check((1,), (2,)),))
+
+
+def words_of_plans() -> set[str]:
+    """Keys, tags, kinds and operators: the strings that the format gives a meaning to."""
+    fields = {f.name for c in vars(schema).values() if isinstance(c, type) and dataclasses.is_dataclass(c)
+              for f in dataclasses.fields(c)}
+    return fields | set(format.DTYPES) | set(format.FEATURES) | set(format.AXES) | set(expr.OPERATORS)
+
+
+def words_in(value: object) -> set[str]:
+    """Keys and strings of a JSON value."""
+    if isinstance(value, dict):
+        return set(value) | {word for inner in value.values() for word in words_in(inner)}
+    if isinstance(value, list):
+        return {word for inner in value for word in words_in(inner)}
+    return {value} if isinstance(value, str) else set()
+
+
+def write(folder: Path, target: str, seeds: list[bytes], words: set[str]) -> None:
+    """`seeds/TARGET/*` and `TARGET.dict` with each word as a JSON string."""
+    (folder / "seeds" / target).mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(seeds):
+        (folder / "seeds" / target / str(number)).write_bytes(seed)
+    lines = [json.dumps('"' + word + '"') for word in sorted(words) if word and word.isascii()]
+    numbers = ['"-1"', '"9223372036854775807"', '"18446744073709551616"', '"1e999"', '"null"', '"[]"', '"{}"']
+    (folder / f"{target}.dict").write_text("\n".join([*lines, *numbers]) + "\n")
+
+
+def main(folder: Path) -> None:
+    plan = codec.encode(small_plan())
+    write(folder, "plan", [plan], words_of_plans() | words_in(json.loads(plan)))
+    manifest = json.dumps(_MANIFEST).encode()
+    write(folder, "manifest", [manifest], words_in(_MANIFEST))
+    header = json.dumps({"__metadata__": {"format": "pt"}, "a": _TENSOR, "b": _TENSOR | {"dtype": "BF16"}}).encode()
+    files = [len(text).to_bytes(8, "little") + text + bytes(8) for text in (header, b"{}")]
+    write(folder, "safetensors_header", files, words_in(json.loads(header)) | {"F8_E4M3", "F8_E8M0", "I64", "BOOL"})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
