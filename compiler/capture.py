@@ -10,17 +10,16 @@ from torch import fx, nn
 from torch.export import Dim, export
 from torch.export.graph_signature import InputKind
 
+from dsv41c.compiler.aten_form import lowered
 from dsv41c.compiler.model.draft import DraftModel
-from dsv41c.compiler.model.transformer import Transformer
-from dsv41c.compiler.ops.catalog import OPS
-from dsv41c.compiler.program import Origin, op_name
+from dsv41c.compiler.ops import catalog as _catalog  # noqa: F401  registers torch.ops.dsv41c
+from dsv41c.compiler.program import Origin, is_plain, memory_root, op_name
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 _EXAMPLE_ROWS = 13  # any size but 0 and 1, which export would specialise on
 _Inputs = Mapping[str, tuple[int, ...]]  # name to the sizes behind the rows
 _INPUTS: _Inputs = {"upload": (5,), "keep_rows": (), "logit_rows": ()}
 _DRAFT_INPUTS: _Inputs = {"upload": (5,)}
-_VIEW = torch.ops.aten.view.default
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,13 @@ class Captured:
     outputs: tuple[str, ...]
 
 
-def capture(model: Transformer, max_rows: int) -> Captured:
-    """Export on meta tensors: shapes only, no weights. E0201 when export fails, E0202 on an undeclared op."""
+def capture(model: nn.Module, max_rows: int) -> Captured:
+    """Export on meta tensors: shapes only, no weights. E0201 when export fails.
+
+    `model` takes upload, keep_rows and logit_rows and gives logits and tokens; its buffers lie below `weights` and
+    `state`. What it calls besides declared ops stays in the program as ATen calls of one form, for the passes of stage
+    raise. E0202 for what could never become an op: ATen calls on state, other calls, constants made from Python values.
+    """
     return Captured(_exported(model, _INPUTS, max_rows), ("logits", "tokens"))
 
 
@@ -53,7 +57,9 @@ def _exported(model: nn.Module, inputs: _Inputs, max_rows: int) -> fx.Graph:
         raise Dsv41cError("DSV41C-E0201", "capture of the model", found=found,
                           needed="a program free of data-dependent control flow", do="report this as a bug") from error
     graph = _named(exported, inputs)
-    _check_ops(graph)
+    if not all(map(is_plain, graph.nodes)):
+        graph = lowered(graph)
+        _check_calls(graph)
     return graph
 
 
@@ -68,16 +74,28 @@ def _named(exported: torch.export.ExportedProgram, names: _Inputs) -> fx.Graph:
         if spec.kind is InputKind.USER_INPUT:
             node.meta["origin"], node.meta["name"] = Origin.INPUT, next(inputs)
             continue
-        kind, name = str(spec.target).split(".", 1)
+        kind, _, name = str(spec.target).partition(".")
+        if kind not in ("state", "weights"):
+            raise _refused(node, f"a tensor made from Python values, {spec.target}", "tensors below weights and state")
         node.meta["origin"] = Origin.STATE if kind == "state" else Origin.WEIGHT
         node.meta["name"] = name
     return exported.graph
 
 
-def _check_ops(graph: fx.Graph) -> None:
+def _check_calls(graph: fx.Graph) -> None:
+    """ATen calls read weights and values only: effects on state are those of declared ops."""
     for node in graph.nodes:
-        if node.op != "call_function" or node.target is _VIEW or node.target.__name__ in ("getitem", "sym_size.int"):
+        target = node.target
+        if node.op != "call_function" or is_plain(node):
             continue
-        if op_name(node) not in OPS:
-            raise Dsv41cError("DSV41C-E0202", f"node {node.name}", found=f"a call of {node.target}",
-                              needed="a declared op of dsv41c or a view", do="declare the op in compiler/ops")
+        if op_name(node) is None and not (isinstance(target, torch._ops.OpOverload) and target.namespace == "aten"):
+            raise _refused(node, f"a call of {target}", "a declared op of dsv41c or an ATen call")
+        for source in node.all_input_nodes:
+            if op_name(node) is None and memory_root(source).meta.get("origin") is Origin.STATE:
+                raise _refused(node, f"a call of {target} on state {memory_root(source).meta['name']}",
+                               "declared ops of dsv41c on state")
+
+
+def _refused(node: fx.Node, found: str, needed: str) -> Dsv41cError:
+    return Dsv41cError("DSV41C-E0202", f"node {node.name}", found=found, needed=needed,
+                       do="declare the op in compiler/ops, or call a declared one")

@@ -38,10 +38,11 @@ def _boundary(node: fx.Node) -> str | None:
 
 
 def _stages(graph: fx.Graph) -> Mapping[fx.Node, int]:
-    """0 before the suffix boundary, 1 behind it, 2 behind the logits boundary; a take belongs to what follows."""
+    """0 before the suffix boundary, 1 behind it, 2 behind the logits boundary; a take belongs to what follows. What
+    comes from weights alone has none: every piece computes what it reads."""
     stage: dict[fx.Node, int] = {}
     for node in graph.nodes:
-        if node.op == "placeholder":
+        if node.op == "placeholder" or _is_constant(node, stage):
             continue
         found = max((stage[p] for p in node.all_input_nodes if p in stage), default=0)
         boundary = _boundary(node)
@@ -58,7 +59,7 @@ def _check_effect_order(graph: fx.Graph, stage: Mapping[fx.Node, int]) -> None:
     """Cutting runs all of a stage before the next one: no call on a state tensor may then run earlier than one that
     stood before it, where one of the two writes."""
     latest: dict[fx.Node, tuple[int, int]] = {}  # state -> (latest stage of any call, of a writing call)
-    for node in graph.nodes:
+    for node in stage:
         written = [memory_root(n) for n in written_arguments(node)]
         for source in map(memory_root, node.all_input_nodes if op_name(node) else ()):
             if source.meta.get("origin") is not Origin.STATE:
@@ -97,12 +98,13 @@ def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,
     """Nodes of one stage. Values that the next stage's takes read leave through bridges."""
     graph = fx.Graph()
     copied: dict[fx.Node, fx.Node] = {}
-    inside = [n for n in captured.graph.nodes if n.op == "call_function" and stage[n] == index]
+    inside = _computed(captured.graph, stage, index)
+    made = set(inside)
     for node in inside:  # placeholders stand first: whatever a call reads from outside exists from the start
         for source in node.all_input_nodes:
             if source in stage and stage[source] != index and _boundary(node) is None:
                 raise _crossing(node, source)
-            if source not in copied and stage.get(source) != index:
+            if source not in copied and source not in made:
                 copied[source] = _enter(graph, source, stage, index)
     for node in inside:
         copied[node] = _copy(graph, node, copied.__getitem__)
@@ -113,6 +115,16 @@ def _piece(captured: Captured, name: str, axis: str, symbol: Symbol, index: int,
         raise _crossing(next(iter(results.keys() & set(bridges))), captured.graph.find_nodes(op="output")[0])
     _finish(graph, [copied[n] for n in (*results, *bridges)])
     return Method(name, axis, symbol, graph, tuple(results.values()), tuple(n.name for n in bridges))
+
+
+def _computed(graph: fx.Graph, stage: Mapping[fx.Node, int], index: int) -> list[fx.Node]:
+    """The calls of a piece in order: those of its stage, and what they read that comes from weights alone."""
+    needed: set[fx.Node] = set()
+    for node in reversed(list(graph.nodes)):
+        is_read = node not in stage and not needed.isdisjoint(node.users)
+        if node.op == "call_function" and (stage.get(node) == index or is_read):
+            needed.add(node)
+    return [n for n in graph.nodes if n in needed]
 
 
 def _enter(graph: fx.Graph, node: fx.Node, stage: Mapping[fx.Node, int], index: int) -> fx.Node:
@@ -127,7 +139,7 @@ def _enter(graph: fx.Graph, node: fx.Node, stage: Mapping[fx.Node, int], index: 
 def _bridge_sources(graph: fx.Graph, stage: Mapping[fx.Node, int], index: int) -> list[fx.Node]:
     found: dict[fx.Node, None] = {}
     for node in graph.nodes:
-        if node.op == "call_function" and stage[node] == index + 1 and _boundary(node) is not None:
+        if stage.get(node) == index + 1 and _boundary(node) is not None:
             source = argument(node, _TAKES[str(op_name(node))])
             assert isinstance(source, fx.Node)
             if stage.get(source) == index:
@@ -152,6 +164,12 @@ def _finish(graph: fx.Graph, results: list[fx.Node]) -> None:
     for node in reversed(list(graph.nodes)):
         if node.op != "output" and not node.users and not _has_effect(node):
             graph.erase_node(node)
+
+
+def _is_constant(node: fx.Node, stage: Mapping[fx.Node, int]) -> bool:
+    """Whether a value comes from weights alone; `stage` holds the calls before it that do not."""
+    return node.op == "call_function" and op_name(node) is None and all(
+        n not in stage and (n.op != "placeholder" or n.meta["origin"] is Origin.WEIGHT) for n in node.all_input_nodes)
 
 
 def _has_effect(node: fx.Node) -> bool:

@@ -9,9 +9,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from dsv41c.compiler.program import Program
-from dsv41c.passes.base import Note, Pass, PassResult, Stage
-from dsv41c.passes.engine.validity import faults, faults_between
+from torch import fx
+
+from dsv41c.compiler.program import Program, is_plain
+from dsv41c.passes.base import Note, Pass, PassResult, Refusal, Stage
+from dsv41c.passes.engine.validity import faults, faults_between, foreign_calls
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 Observer = Callable[[Pass, Program, PassResult], None]  # the pass, the program before it, its result
@@ -40,20 +42,25 @@ def run_passes(program: Program, passes: Sequence[Pass], observe: Observer | Non
     """Every pass over every method, in order. `left_out` names passes that were removed on purpose, which satisfy
     the requirement of a later one. E0304 for a wrong order, E0305 for a pass that fails or breaks the program."""
     check_order(passes, left_out)
-    _refuse(program, "the captured program", list(faults(program)), ())
+    foreign = any(foreign_calls(program))
+    _refuse(program, "the captured program", list(faults(program, foreign)), ())
     records: list[PassRecord] = []
     for step in passes:
+        if foreign and step.stage is not Stage.RAISE:
+            foreign = refuse_foreign_calls(program, records)
         ran = [r.name for r in records]
-        result = _run(step, program, ran)
+        result = _run(step, program, ran, foreign)
         if observe is not None:
             observe(step, program, result)
         records.append(PassRecord(step.name, step.stage.value, dict(step.arguments()), source_digest(step),
                                   result.num_matches, result.notes))
         program = result.program
+    if foreign:
+        refuse_foreign_calls(program, records)
     return Piped(program, tuple(records))
 
 
-def _run(step: Pass, program: Program, ran: Sequence[str]) -> PassResult:
+def _run(step: Pass, program: Program, ran: Sequence[str], foreign: bool) -> PassResult:
     subject = f"pass {step.name}"
     try:
         step.check(program)
@@ -63,8 +70,35 @@ def _run(step: Pass, program: Program, ran: Sequence[str]) -> PassResult:
         raise
     except Exception as error:
         raise _broken(subject, f"{type(error).__name__}: {error}", ran) from error
-    _refuse(result.program, subject, [*faults(result.program)] or [*faults_between(program, result.program)], ran)
+    if result.program is program:  # nothing found, nothing to check
+        return result
+    found = [*faults(result.program, foreign)] or [*faults_between(program, result.program)]
+    _refuse(result.program, subject, found, ran)
     return result
+
+
+def refuse_foreign_calls(program: Program, records: Sequence[PassRecord]) -> bool:
+    """False when every call is declared, E0202 with the first that is not and what the passes said of it."""
+    for method, node in foreign_calls(program):
+        found = f"a call of {node.target} that no pass of stage raise took{_reason(method, node, records)}"
+        raise Dsv41cError("DSV41C-E0202", f"node {node.name}", where=f"method {method}", found=found,
+                          needed="declared ops, or ATen calls that spell them",
+                          do="write it as one of the spellings in passes/raise_ops, or call the declared op")
+    return False
+
+
+def _reason(method: str, node: fx.Node, records: Sequence[PassRecord]) -> str:
+    """The refusal of this call, else of the nearest call that hangs together with it by calls that are not declared."""
+    reasons = {n.site: f"{r.name}: {n.reason}" for r in records for n in r.notes
+               if isinstance(n, Refusal) and n.method == method}
+    seen, queue = {node}, [node]
+    for near in queue:
+        if near.name in reasons:
+            return f"; {reasons[near.name]}"
+        following = [n for n in (*near.all_input_nodes, *near.users) if n not in seen and not is_plain(n)]
+        seen.update(following)
+        queue += following
+    return ""
 
 
 def _refuse(program: Program, subject: str, found: Sequence[str], ran: Sequence[str]) -> None:

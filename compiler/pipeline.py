@@ -6,9 +6,13 @@ from collections.abc import Iterable
 
 from dsv41c.compiler.pass_driver import Observer, Piped, run_passes, select
 from dsv41c.compiler.program import Program
+from dsv41c.compiler.raise_pipeline import RAISE
 from dsv41c.passes.base import Pass
+from dsv41c.passes.canonicalize.drop_dead_calls import DropDeadCalls
 from dsv41c.passes.canonicalize.drop_local_collectives import DropLocalCollectives
+from dsv41c.passes.canonicalize.drop_no_op_views import DropNoOpViews
 from dsv41c.passes.canonicalize.merge_equal_calls import MergeEqualCalls
+from dsv41c.passes.canonicalize.normalize_arguments import NormalizeArguments
 from dsv41c.passes.fuse.compress_store import CompressStore
 from dsv41c.passes.fuse.engram_gather import EngramGather
 from dsv41c.passes.fuse.feature_commit import FeatureCommit
@@ -29,8 +33,12 @@ from dsv41c.passes.fuse.project_features import ProjectFeatures
 from dsv41c.passes.fuse.tap_feature import TapFeature
 
 PIPELINE: tuple[Pass, ...] = (
+    *RAISE,
+    NormalizeArguments(),
+    DropNoOpViews(),
     MergeEqualCalls(),
     DropLocalCollectives(),  # before the fusions: a local copy would be fused with them
+    DropDeadCalls(),
     MegaMhc(),  # first of the three: it wants a post
     OpenMhc(),  # behind mega_mhc: the sites without a post
     MhcNorm(),  # behind both: what has no mix

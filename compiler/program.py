@@ -12,6 +12,8 @@ from torch import fx
 
 from dsv41c.runtime.plan.schema import Flow
 
+PLAIN = (torch.ops.aten.view.default, operator.getitem, torch.ops.aten.sym_size.int)
+
 # The first flow that fits a step is taken.
 FLOWS = (Flow("decode", ("decode",), "all_rows_output"), Flow("prefill", ("encoder", "decoder", "head"), "nothing"))
 
@@ -58,6 +60,11 @@ def op_name(node: fx.Node) -> str | None:
     if node.op == "call_function" and isinstance(target, torch._ops.OpOverload) and target.namespace == "dsv41c":
         return str(target._schema.name).removeprefix("dsv41c::")
     return None
+
+
+def is_plain(node: fx.Node) -> bool:
+    """Whether it is a placeholder, a view, a member, a size or a declared op: what a plan can express."""
+    return node.op != "call_function" or node.target in PLAIN or op_name(node) is not None
 
 
 def memory_root(node: fx.Node) -> fx.Node:

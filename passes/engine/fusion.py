@@ -41,7 +41,7 @@ class Fusion(Pass):
         return None
 
     def _rewrite(self, method: str, graph: fx.Graph) -> GraphResult:
-        copy = _copied(graph)
+        copy = copied(graph)
         anchors = (self.anchor,) if isinstance(self.anchor, str) else self.anchor
         sites = [n for n in copy.nodes if op_name(n) in anchors]
         notes: list[Note] = []
@@ -115,7 +115,7 @@ def _values(site: Site, args: Sequence[Any]) -> Any:
     return site.spec.fake(*map(value_of, args))
 
 
-def _copied(graph: fx.Graph) -> fx.Graph:
+def copied(graph: fx.Graph) -> fx.Graph:
     """A copy whose node names are the original ones."""
     copy, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in graph.nodes:

@@ -26,7 +26,7 @@ class Site:
     binding: Binding
     nodes: tuple[fx.Node, ...]
     results: tuple[fx.Node | None, ...]
-    position: Mapping[fx.Node, int]  # of every node of the graph
+    position: Mapping[fx.Node, float]  # of every node of the graph
     at: fx.Node  # the fused call is put before this node
     evaluations: Evaluations
 
@@ -37,7 +37,7 @@ class Site:
         return frozenset(self.nodes) | members
 
 
-def make_site(spec: OpSpec, pattern: Pattern, binding: Binding, position: Mapping[fx.Node, int],
+def make_site(spec: OpSpec, pattern: Pattern, binding: Binding, position: Mapping[fx.Node, float],
               evaluations: Evaluations) -> Site:
     """The fused call goes before the first outside reader of a result, at the latest behind the last call it takes."""
     nodes = tuple(sorted(binding.steps.values(), key=position.__getitem__))
@@ -126,12 +126,12 @@ def value_of(argument: Any) -> Any:
     return fx.node.map_arg(argument, lambda node: node.meta["val"])
 
 
-def _between(site: Site, here: int, there: int) -> Iterator[fx.Node]:
+def _between(site: Site, here: float, there: float) -> Iterator[fx.Node]:
     """The calls that a call passes on its way to the place before `site.at`: going up, that one is passed too."""
-    passed = range(there, here) if there < here else range(here + 1, there)
     taken = site.taken
     for other, place in site.position.items():
-        if place in passed and other not in taken and op_name(other) is not None:
+        is_passed = there <= place < here if there < here else here < place < there
+        if is_passed and other not in taken and op_name(other) is not None:
             yield other
 
 

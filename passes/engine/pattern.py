@@ -51,10 +51,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Pattern:
-    """`flags`: the op's bool attributes in this variant of it; every other argument of the op is a variable."""
+    """`flags`: arguments that this variant fixes (of a fused op its bools); every other argument is a variable."""
 
     op: str
-    flags: Mapping[str, bool]
+    flags: Mapping[str, object]
     steps: tuple[Step, ...]
     results: tuple[Operand, ...]
 

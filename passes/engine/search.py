@@ -12,6 +12,8 @@ from torch import fx
 from dsv41c.compiler.program import argument, op_name
 from dsv41c.passes.engine.pattern import VIEW, AnyNumber, Literal, Operand, Pattern, Ref, Step, Var
 
+EITHER_ORDER = ("aten.mul.Tensor", "aten.add.Tensor", "aten.bitwise_or.Tensor")
+
 
 @dataclass
 class Binding:
@@ -64,7 +66,7 @@ class Search:
                 value = self._bound_value(binding, operand)
                 if value is not None:
                     readers = [n for n in value.users if is_step(n, step) and n not in binding.steps.values()
-                               and _operands_of(n, step)[position] is value]
+                               and _stands_at(value, position, n, step)]
                     return index, readers, f"%{value.name} has no reader"
         return self._next_beside(binding)
 
@@ -96,12 +98,17 @@ class Search:
             return self._fail(binding, f"%{node.name} is {describe(node)}, not a call of {step.op}")
         if node in binding.steps.values():
             return self._fail(binding, f"%{node.name} stands for two calls of {step.op}")
-        values = _operands_of(node, step)
+        values = operands_of(node)
         if len(values) != len(step.operands):
             return self._fail(binding, f"%{node.name} has {len(values) - 1} sizes, not {len(step.operands) - 1}")
         binding.steps[index] = node
-        return all(self._bind_operand(binding, operand, value, f"argument {position} of %{node.name}")
-                   for position, (operand, value) in enumerate(zip(step.operands, values, strict=True)))
+        for order in [values, [values[1], values[0], *values[2:]]] if step.op in EITHER_ORDER else [values]:
+            trial = binding.copy()
+            if all(self._bind_operand(trial, operand, value, f"argument {position} of %{node.name}")
+                   for position, (operand, value) in enumerate(zip(step.operands, order, strict=True))):
+                binding.take(trial)
+                return True
+        return False
 
     def _bind_operand(self, binding: Binding, operand: Operand, value: object, where: str) -> bool:
         match operand:
@@ -139,9 +146,7 @@ class Search:
 
 
 def is_step(node: fx.Node, step: Step) -> bool:
-    if step.op == VIEW:
-        return node.op == "call_function" and node.target is torch.ops.aten.view.default
-    return op_name(node) == step.op
+    return call_name(node) == step.op
 
 
 def result_of(node: fx.Node, result: Ref, pattern: Pattern) -> fx.Node | None:
@@ -151,13 +156,31 @@ def result_of(node: fx.Node, result: Ref, pattern: Pattern) -> fx.Node | None:
     return next((u for u in node.users if u.target is operator.getitem and u.args[1] == result.output), None)
 
 
-def _operands_of(node: fx.Node, step: Step) -> list[object]:
-    if step.op == VIEW:
-        tensor, sizes = node.args
-        return [tensor, *sizes]  # type: ignore[misc]
+def _stands_at(value: fx.Node, position: int, node: fx.Node, step: Step) -> bool:
+    """Whether a call reads the value at an operand's place, or at the other one where order does not matter."""
+    operands = operands_of(node)
+    places = (0, 1) if step.op in EITHER_ORDER and position < 2 else (position,)
+    return any(p < len(operands) and operands[p] is value for p in places)
+
+
+def call_name(node: fx.Node) -> str | None:
+    """`rms_norm` for a declared op, `view`, `aten.mul.Tensor` for another ATen call, None for what is no call."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    return VIEW if node.target is torch.ops.aten.view.default else op_name(node) or str(node.target)
+
+
+def operands_of(node: fx.Node) -> list[object]:
+    """Arguments in schema order, defaults filled in, lists member by member."""
     target = node.target
     assert isinstance(target, torch._ops.OpOverload)
-    return [argument(node, declared.name) for declared in target._schema.arguments]
+    if target is torch.ops.aten._to_copy.default:  # the other arguments say where and how it lies, not what it is
+        return [node.args[0], node.kwargs.get("dtype")]
+    operands: list[object] = []
+    for declared in target._schema.arguments:
+        value = argument(node, declared.name)
+        operands += value if isinstance(value, list | tuple) else [value]
+    return operands
 
 
 def describe(node: fx.Node) -> str:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from torch import fx
 
 from dsv41c.compiler.ops.catalog import OPS
-from dsv41c.compiler.program import Method, Program, argument, op_name
+from dsv41c.compiler.program import PLAIN, Method, Program, argument, is_plain, op_name
 from dsv41c.passes.engine.effects import state_writes
 from dsv41c.passes.engine.values import Evaluations, Texts, texts_of
 
-_PLAIN = (torch.ops.aten.view.default, operator.getitem, torch.ops.aten.sym_size.int)
 
-
-def faults(program: Program) -> Iterator[str]:
-    """The first fault of each method: what the plan cannot express."""
+def faults(program: Program, foreign: bool = False) -> Iterator[str]:
+    """The first fault of each method: what the plan cannot express. `foreign`: calls that passes are to raise may be
+    there."""
     for method in program.methods.values():
-        found = next(_method_faults(method), None)
+        found = next(_method_faults(method, foreign), None)
         if found is not None:
             yield f"method {method.name}: {found}"
+
+
+def foreign_calls(program: Program) -> Iterator[tuple[str, fx.Node]]:
+    """Method and node of every call that is not declared."""
+    for name, method in program.methods.items():
+        yield from ((name, node) for node in method.graph.nodes if not is_plain(node))
 
 
 def faults_between(before: Program, after: Program) -> Iterator[str]:
@@ -40,7 +43,7 @@ def faults_between(before: Program, after: Program) -> Iterator[str]:
             yield f"method {write[0]} writes {write[1]} {new[write]} times instead of {old[write]}"
 
 
-def _method_faults(method: Method) -> Iterator[str]:
+def _method_faults(method: Method, foreign: bool) -> Iterator[str]:
     try:
         method.graph.lint()
     except RuntimeError as error:
@@ -51,7 +54,7 @@ def _method_faults(method: Method) -> Iterator[str]:
             if not {"origin", "name", "val"} <= node.meta.keys():
                 yield f"placeholder %{node.name} has no origin, name or value"
         elif node.op == "call_function":
-            if node.target not in _PLAIN and op_name(node) not in OPS:
+            if op_name(node) not in OPS if op_name(node) else node.target not in PLAIN and not foreign:
                 yield f"%{node.name} calls {node.target}, which is not declared"
             if "val" not in node.meta:
                 yield f"%{node.name} has no value"

@@ -99,13 +99,15 @@ def test_an_undeclared_op_is_refused_by_name(model: Transformer, options: Compil
     class WithFlip(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.inner = model
+            self.weights, self.state = model.weights, model.state  # not the model: its tensors would get two names
 
-        def forward(self, upload: torch.Tensor, keep_rows: torch.Tensor, logit_rows: torch.Tensor) -> torch.Tensor:
-            return torch.flip(upload, [0])
+        def forward(self, upload: torch.Tensor, keep_rows: torch.Tensor,
+                    logit_rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            logits, tokens = model(upload, keep_rows, logit_rows)
+            return torch.flip(logits, [1]), tokens
 
     with pytest.raises(Dsv41cError, match="E0202") as caught:
-        capture(WithFlip(), 16)  # type: ignore[arg-type]
+        run_pipeline(build_methods(capture(WithFlip(), 16), options))
     assert "flip" in str(caught.value)
 
 
