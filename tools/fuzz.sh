@@ -9,8 +9,8 @@ out=build/fuzz
 export ASAN_OPTIONS=malloc_context_size=4:quarantine_size_mb=16
 
 if ! command -v clang++ > /dev/null; then
-  echo "fuzzing needs clang++ with libFuzzer; trying: apt-get install -y clang" >&2
-  { [ "$(id -u)" = 0 ] && apt-get install -y -qq clang > /dev/null; } || {
+  echo "fuzzing needs clang++ with libFuzzer; trying: apt-get update && apt-get install -y clang" >&2
+  { [ "$(id -u)" = 0 ] && apt-get update -qq > /dev/null && apt-get install -y -qq clang > /dev/null; } || {
     echo "clang++ is missing and cannot be installed here: install it as root (Debian, Ubuntu: apt-get install clang)" >&2
     exit 2
   }
