@@ -92,12 +92,12 @@ def markov_chain(config: ModelConfig, weights: Scope, rows: torch.Tensor, hidden
 class DraftModel(nn.Module):
     """The draft of a step as a program of its own; weights and state are those of the model."""
 
-    def __init__(self, config: ModelConfig, options: CompileOptions, weights: Mapping[str, torch.Tensor],
+    def __init__(self, config: ModelConfig, options: CompileOptions, weights: Mapping[str, torch.Tensor] | TensorTree,
                  state: Mapping[str, torch.Tensor]) -> None:
         super().__init__()
         self.config = config
         self.numerics = Numerics(options.torch_dtype, options.quantizers == "fake")
-        self.weights = TensorTree(weights)
+        self.weights = weights if isinstance(weights, TensorTree) else TensorTree(weights)
         self.state = TensorTree(state)
 
     def forward(self, upload: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
