@@ -171,7 +171,7 @@ def call_name(node: fx.Node) -> str | None:
 
 
 def operands_of(node: fx.Node) -> list[object]:
-    """Arguments in schema order, defaults filled in, lists member by member."""
+    """Arguments in schema order, defaults filled in; lists of ATen calls member by member, those of ops as a whole."""
     target = node.target
     assert isinstance(target, torch._ops.OpOverload)
     if target is torch.ops.aten._to_copy.default:  # the other arguments say where and how it lies, not what it is
@@ -179,7 +179,8 @@ def operands_of(node: fx.Node) -> list[object]:
     operands: list[object] = []
     for declared in target._schema.arguments:
         value = argument(node, declared.name)
-        operands += value if isinstance(value, list | tuple) else [value]
+        is_spread = isinstance(value, list | tuple) and target.namespace == "aten"
+        operands += value if is_spread else [value]  # type: ignore[arg-type]
     return operands
 
 

@@ -173,7 +173,7 @@ def test_inspect_json(artifact: Path) -> None:
     assert summary["memory"]["total_bytes"] == sum(v for k, v in summary["memory"].items() if k != "total_bytes")
     decode = next(m for m in summary["methods"] if m["name"] == "decode")
     assert decode["buckets"] == [1, 2, 3, 4]
-    assert set(decode["launches"]) == {"composite", "native"}
+    assert set(decode["launches"]) == {"composite", "native", "sequence"}
     assert summary["weights"]["bytes"] > 0
     assert "plan.json" in summary["files"]
 

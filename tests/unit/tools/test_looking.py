@@ -40,7 +40,7 @@ def test_explain_json(artifact: Path, command: Command) -> None:
     plan = json.loads((artifact / "plan.json").read_text())
     kernels = result["kernels"]
     assert kernels["total"] == len(plan["kernels"]) == sum(kernels["by_provider"].values())
-    assert set(kernels["by_provider"]) == {"aten", "cpu"}
+    assert set(kernels["by_provider"]) == {"aten", "cpu", "sequence"}
     assert sum(entry["kernels"] for entry in kernels["by_op"].values()) == kernels["total"]
     memory = dict(result["memory"])
     assert memory.pop("weight_bytes") > 900_000

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dsv41c.compiler.pipeline import PIPELINE
+from dsv41c.passes.base import Stage
 from tests.damage.command import Command, check_refusal, runner
 from tests.damage.seal import change_plan, seal
 
@@ -278,7 +279,8 @@ def test_bisect_of_a_good_pipeline(artifact: Path, command: Command) -> None:
 def test_bisect_names_a_wrong_pass(artifact: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.unit.compiler.test_bisect import ChangeArgument
 
-    wrong = (*PIPELINE, ChangeArgument("decoder", "rms_norm", 3, 2, 0.5))
+    fused = next(i for i, step in enumerate(PIPELINE) if step.stage is Stage.FUSE)  # behind them no rms_norm is left
+    wrong = (*PIPELINE[:fused], ChangeArgument("decoder", "rms_norm", 3, 2, 0.5), *PIPELINE[fused:])
     monkeypatch.setattr("dsv41c.compiler.pipeline.PIPELINE", wrong)
     ended = command("bisect", artifact, "--json")
     first = ended.json["first"]
