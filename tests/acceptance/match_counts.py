@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 # Raise what a model in plain torch spells by hand: the model of the project calls the ops.
-FOREIGN = ("normalize_aten", "raise_mhc_mix", "raise_moe_route", "raise_mhc_post", "raise_mhc_collapse", "raise_rms_norm",
-           "raise_quantize_fp8", "raise_quantize_fp4_index", "raise_quantize_fp4_kv", "raise_rotary",
+FOREIGN = ("normalize_aten", "raise_mhc_mix", "raise_moe_route", "raise_mhc_post", "raise_mhc_collapse",
+           "raise_rms_norm", "raise_quantize_fp8", "raise_quantize_fp4_index", "raise_quantize_fp4_kv", "raise_rotary",
            "raise_embed_expand", "raise_linear", "raise_grouped_linear", "raise_swiglu", "raise_stream_mean",
            "raise_combine_experts")
 Counts = dict[str, int]  # method -> matches; methods without any are left out

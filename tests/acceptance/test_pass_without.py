@@ -60,11 +60,11 @@ def once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(driver, name, remembered)
     run, ran = pass_driver._run, dict[tuple[str, int], tuple[Any, Any]]()
 
-    def run_once(step: Pass, program: Program, before: Sequence[str]) -> PassResult:
+    def run_once(step: Pass, program: Program, *others: Any) -> PassResult:
         """The passes before the missing one rewrite one program to one result."""
         _, result = ran.setdefault((step.name, id(program)), (program, None))
         if result is None:
-            result = run(step, program, before)
+            result = run(step, program, *others)
             ran[step.name, id(program)] = program, result
         return result
 

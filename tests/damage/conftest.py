@@ -84,7 +84,7 @@ def planned(tiny_checkpoint: Path) -> driver.Compiled:
 @pytest.fixture
 def quick_compile(planned: driver.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
     """`compile` reads, checks and writes as always; the plan and the self-test are those of the tiny checkpoint."""
-    def quick(view: CheckpointView, options: CompileOptions, progress: object) -> driver.Compiled:
+    def quick(view: CheckpointView, options: CompileOptions, *_: object) -> driver.Compiled:
         recipes = weight_recipes(view, planned.options)
         return replace(planned, view=view, recipes={name: recipes[name] for name in planned.recipes})
 

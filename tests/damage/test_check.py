@@ -17,7 +17,7 @@ from tests.damage.seal import change_plan
 from tests.damage.shard import header_of
 from tests.damage.test_artifact_files import WEIGHTS
 
-LINEAR = "layers.0.attn.wq_a/linear"
+LINEAR = "layers.0.attn.wq_b/linear"
 
 
 def plant(artifact: Path, name: str, offset: int, code: int) -> None:

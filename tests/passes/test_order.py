@@ -81,7 +81,8 @@ def test_the_pipeline_is_in_order_and_requires_only_what_it_holds() -> None:
 def test_a_stage_behind_a_later_one_is_an_error_that_names_both() -> None:
     early, late = next(p for p in PIPELINE if p.stage is Stage.CANONICALIZE), PIPELINE[-1]
     assert late.stage is Stage.FUSE
-    assert_refused([*(p for p in PIPELINE if p is not early), early], early.name, late.name, early.stage.value, late.stage.value)
+    order = [*(p for p in PIPELINE if p is not early), early]
+    assert_refused(order, early.name, late.name, early.stage.value, late.stage.value)
 
 
 def test_one_pass_twice_is_an_error() -> None:

@@ -61,7 +61,9 @@ def test_each_pass_alone_and_all_together_keep_every_bit(numerics: str, flow: tu
 
 def changing(numerics: str, flow: tuple[str, ...]) -> list[str]:
     """The passes that find something: without casts fewer; drafts are in no plan; the cut merges no calls."""
-    nothing = {"tap_feature", "project_features", "feature_commit", "markov_step"}
+    nothing = {step.name for step in PIPELINE if step.stage is Stage.RAISE}  # the program is not foreign
+    nothing |= {"normalize_arguments", "drop_no_op_views", "drop_dead_calls"}
+    nothing |= {"tap_feature", "project_features", "feature_commit", "markov_step"}
     nothing |= {"engram_gather", "norm_cast", "grouped_out"} if numerics.endswith("off") else set()
     nothing |= set() if "decode" in flow else {"merge_equal_calls"}
     return [name for name in NAMES if name not in nothing]
@@ -89,9 +91,11 @@ def test_all_but_one_keep_every_bit(numerics: str, checkpoint: Path) -> None:
     assert wrong == {}
 
 
-def test_the_second_run_of_the_pipeline_finds_nothing(checkpoint: Path) -> None:
+def test_the_next_runs_of_the_pipeline_find_nothing(checkpoint: Path) -> None:
+    """Only what the fusions have left unread goes in the second run; the third one changes no character."""
     program = restricted(load(checkpoint, "bfloat16 fake").program, FLOWS[0])
-    fused = run_passes(program, PIPELINE).program
-    again = run_passes(fused, PIPELINE)
-    assert [r.num_matches for r in again.records] == [0] * len(PIPELINE)
-    assert print_program(again.program) == print_program(fused)
+    second = run_passes(run_passes(program, PIPELINE).program, PIPELINE)
+    assert {r.name for r in second.records if r.num_matches} <= {"drop_dead_calls"}
+    third = run_passes(second.program, PIPELINE)
+    assert [r.num_matches for r in third.records] == [0] * len(PIPELINE)
+    assert print_program(third.program) == print_program(second.program)
