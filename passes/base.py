@@ -12,6 +12,8 @@ from typing import ClassVar
 from torch import fx
 
 from dsv41c.compiler.program import Program
+from dsv41c.runtime.pass_notes import Match as Match  # what a note is, the file of notes says
+from dsv41c.runtime.pass_notes import Refusal as Refusal
 
 
 class Stage(enum.Enum):
@@ -20,25 +22,6 @@ class Stage(enum.Enum):
     RAISE = "raise"  # foreign spellings of an op become the op
     CANONICALIZE = "canonicalize"  # one spelling for each thing, nothing twice, nothing unused
     FUSE = "fuse"  # several calls become one
-
-
-@dataclass(frozen=True)
-class Match:
-    """`made` replaces the calls `replaced`; `site` is the call at which the pattern was tried."""
-
-    method: str
-    site: str
-    made: str
-    replaced: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """The pattern was tried at `site` and did not apply; `reason` is the first thing that stood against it."""
-
-    method: str
-    site: str
-    reason: str
 
 
 Note = Match | Refusal

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dsv41c.runtime.pass_notes import NotedMatch, NotedPass
+from dsv41c.runtime.pass_notes import Match, NotedPass
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.schema import Plan
 
@@ -70,11 +70,11 @@ def node_history(passes: Sequence[NotedPass], plan: Plan, name: str) -> list[dic
     return found
 
 
-def _rewrites(passes: Sequence[NotedPass], method: str) -> Iterator[tuple[NotedPass, NotedMatch]]:
+def _rewrites(passes: Sequence[NotedPass], method: str) -> Iterator[tuple[NotedPass, Match]]:
     return ((p, m) for p in passes for m in p.matches if m.method == method)
 
 
-def _made(rewrites: Sequence[tuple[NotedPass, NotedMatch]], node: str, before: int) -> dict[str, Any] | None:
+def _made(rewrites: Sequence[tuple[NotedPass, Match]], node: str, before: int) -> dict[str, Any] | None:
     """The last rewrite before that position which made the node, and in the same way what it took in."""
     for position in reversed(range(before)):
         step, match = rewrites[position]
@@ -86,7 +86,7 @@ def _made(rewrites: Sequence[tuple[NotedPass, NotedMatch]], node: str, before: i
     return None
 
 
-def _became(rewrites: Sequence[tuple[NotedPass, NotedMatch]], node: str) -> list[dict[str, str]]:
+def _became(rewrites: Sequence[tuple[NotedPass, Match]], node: str) -> list[dict[str, str]]:
     """The rewrites that took the node in, one after another."""
     steps = []
     for step, match in rewrites:

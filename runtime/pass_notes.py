@@ -19,8 +19,8 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class NotedMatch:
-    """The call `made` replaced the calls `replaced`; `site` is where the pass tried."""
+class Match:
+    """`made` replaces the calls `replaced`; `site` is the call at which the pass tried."""
 
     method: str
     site: str
@@ -29,7 +29,9 @@ class NotedMatch:
 
 
 @dataclass(frozen=True)
-class NotedRefusal:
+class Refusal:
+    """The pass tried at `site` and changed nothing; `reason` is the first thing that stood against it."""
+
     method: str
     site: str
     reason: str
@@ -44,8 +46,8 @@ class NotedPass:
     arguments: Mapping[str, Any]
     source: str
     num_matches: int
-    matches: tuple[NotedMatch, ...]
-    refusals: tuple[NotedRefusal, ...]
+    matches: tuple[Match, ...]
+    refusals: tuple[Refusal, ...]
 
 
 def read_pass_notes(artifact: Path) -> tuple[NotedPass, ...]:
@@ -92,7 +94,7 @@ class _Reader:
         self.types(fields, {"name": str, "stage": str, "arguments": dict, "source": str, "num_matches": int}, path)
         notes = {key: tuple(self._note(cls, n, f"{path}.{key}[{i}]")
                             for i, n in enumerate(self.list(fields[key], f"{path}.{key}")))
-                 for key, cls in (("matches", NotedMatch), ("refusals", NotedRefusal))}
+                 for key, cls in (("matches", Match), ("refusals", Refusal))}
         if len(notes["matches"]) != fields["num_matches"]:
             raise self.bad(path, f"{len(notes['matches'])} matches and num_matches {fields['num_matches']}")
         return NotedPass(**{**fields, **notes})

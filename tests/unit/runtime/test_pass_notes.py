@@ -14,7 +14,7 @@ from dsv41c.compiler.pass_records import encode_records
 from dsv41c.compiler.pipeline import PIPELINE
 from dsv41c.passes.base import Match, Refusal
 from dsv41c.runtime import pass_history
-from dsv41c.runtime.pass_notes import NotedMatch, NotedRefusal, decode_pass_notes, read_pass_notes
+from dsv41c.runtime.pass_notes import decode_pass_notes, read_pass_notes
 from dsv41c.runtime.plan.errors import Dsv41cError
 from tests.unit.runtime.plan.plan_strategies import example_plan
 
@@ -49,8 +49,8 @@ NOTES = decode_pass_notes(encode_records(RECORDS), "passes.json")
 def test_what_was_written_is_read() -> None:
     assert [(p.name, p.stage, p.arguments, p.source, p.num_matches) for p in NOTES] == [
         (r.name, r.stage, r.arguments, r.source, r.num_matches) for r in RECORDS]
-    assert NOTES[0].matches == (NotedMatch(METHOD, "norm_1", "norm", ("norm_1",)),)
-    assert NOTES[1].refusals[2] == NotedRefusal(METHOD, "mix_3", "%post is a call of b, not a call of c")
+    assert NOTES[0].matches == (Match(METHOD, "norm_1", "norm", ("norm_1",)),)
+    assert NOTES[1].refusals[2] == Refusal(METHOD, "mix_3", "%post is a call of b, not a call of c")
 
 
 def change(path: tuple[Any, ...], value: Any) -> Any:
