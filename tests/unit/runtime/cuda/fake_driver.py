@@ -12,7 +12,7 @@ from typing import Any
 import nlohmann_json
 
 ROOT = Path(__file__).parents[4]
-SOURCES = ("fake_cuda.cc", "fake_kernels.cc", "fake_world.cc", "stub_aten.cc")
+SOURCES = ("fake_cuda.cc", "fake_graphs.cc", "fake_kernels.cc", "fake_world.cc", "stub_aten.cc")
 
 
 def build(directory: Path) -> object:
