@@ -82,9 +82,7 @@ def _param(param: built.Param) -> schema.CudaParam:
         case built.Float(value=number):
             return schema.FloatParam(number.hex())
         case built.TensorMap():
-            return schema.TensorMapParam(
-                _pointer(param.tensor), param.dtype, param.sizes, param.strides, param.box, param.element_strides,
-                param.interleave, param.swizzle, param.l2_promotion, param.oob_fill)
+            return schema.TensorMapParam(_pointer(param.tensor), **vars(param.layout))
 
 
 def _pointer(pointer: built.Pointer) -> schema.Pointer:

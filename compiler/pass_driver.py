@@ -43,7 +43,7 @@ def run_passes(program: Program, passes: Sequence[Pass], observe: Observer | Non
     the requirement of a later one. E0304 for a wrong order, E0305 for a pass that fails or breaks the program."""
     check_order(passes, left_out)
     foreign = any(foreign_calls(program))
-    _refuse(program, "the captured program", list(faults(program, foreign)), ())
+    _refuse("the captured program", list(faults(program, foreign)), ())
     records: list[PassRecord] = []
     for step in passes:
         if foreign and step.stage is not Stage.RAISE:
@@ -73,7 +73,7 @@ def _run(step: Pass, program: Program, ran: Sequence[str], foreign: bool) -> Pas
     if result.program is program:  # nothing found, nothing to check
         return result
     found = [*faults(result.program, foreign)] or [*faults_between(program, result.program)]
-    _refuse(result.program, subject, found, ran)
+    _refuse(subject, found, ran)
     return result
 
 
@@ -101,7 +101,7 @@ def _reason(method: str, node: fx.Node, records: Sequence[PassRecord]) -> str:
     return ""
 
 
-def _refuse(program: Program, subject: str, found: Sequence[str], ran: Sequence[str]) -> None:
+def _refuse(subject: str, found: Sequence[str], ran: Sequence[str]) -> None:
     if found:
         raise _broken(subject, found[0], ran)
 

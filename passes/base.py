@@ -79,13 +79,17 @@ class GraphResult:
     notes: tuple[Note, ...] = ()
 
 
-def per_method(program: Program, rewrite: Callable[[str, fx.Graph], GraphResult]) -> PassResult:
-    """Apply `rewrite` to the graph of every method, in order; it returns a new graph."""
+def per_method(program: Program, rewrite: Callable[[str, fx.Graph], GraphResult],
+               is_site: Callable[[fx.Node], bool] = lambda node: True) -> PassResult:
+    """Apply `rewrite` to the graph of every method that has a site, in order; it returns a new graph. Without a match
+    the result is the given program itself, which the driver need not check again."""
     methods, matches = dict(program.methods), 0
     notes: list[Note] = []
     for name, method in program.methods.items():
+        if not any(map(is_site, method.graph.nodes)):
+            continue
         result = rewrite(name, method.graph)
         methods[name] = dataclasses.replace(method, graph=result.graph)
         matches += result.num_matches
         notes += result.notes
-    return PassResult(Program(methods), matches, tuple(notes))
+    return PassResult(Program(methods) if matches else program, matches, tuple(notes))

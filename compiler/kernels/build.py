@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 from dsv41c.compiler.kernels import nvcc, tilelang_lowering
@@ -117,9 +117,9 @@ def _with_maps(
         pointer = bindings.get(lowered.tensor)
         if not isinstance(pointer, Tensor | Scratch):
             raise _mismatch(source, f"tensor map {name} of {lowered.tensor}", f"a pointer, not {pointer}")
-        fields = asdict(lowered) | {"tensor": pointer}
-        fields |= {key: tuple(_substitute(e, bindings) for e in getattr(lowered, key)) for key in ("sizes", "strides")}
-        result[name] = TensorMap(**fields)
+        sizes, strides = (tuple(_substitute(e, bindings) for e in each)
+                          for each in (lowered.layout.sizes, lowered.layout.strides))
+        result[name] = TensorMap(pointer, replace(lowered.layout, sizes=sizes, strides=strides))
     return result
 
 

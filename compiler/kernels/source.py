@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +66,11 @@ Pointer = Tensor | Scratch
 
 
 @dataclass(frozen=True)
-class TensorMap:
-    """A CUtensorMap by value. Dimensions from the innermost one on: sizes in elements, strides in bytes from the
-    second one on; names as runtime/plan/format.py has them. Sizes may use the kernel's own integer parameters until
+class MapLayout:
+    """How a CUtensorMap looks at memory. Dimensions from the innermost one on: sizes in elements, strides in bytes from
+    the second one on; names as runtime/plan/format.py has them. Sizes may use the kernel's own integer parameters until
     the launch record is made."""
 
-    tensor: Pointer
     dtype: str
     sizes: tuple[Expr, ...]
     strides: tuple[Expr, ...]
@@ -83,20 +81,29 @@ class TensorMap:
     l2_promotion: str
     oob_fill: str
 
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A CUtensorMap by value, over one of the kernel's tensors."""
+
+    tensor: Pointer
+    layout: MapLayout
+
     def to_json(self) -> dict[str, object]:
-        fields = {f.name: getattr(self, f.name) for f in dataclass_fields(self)}
-        return {"tensor_map": fields | {
-            "tensor": self.tensor.to_json(), "sizes": [expr.to_json(e) for e in self.sizes],
-            "strides": [expr.to_json(e) for e in self.strides], "box": list(self.box),
-            "element_strides": list(self.element_strides)}}
+        layout = self.layout
+        return {"tensor_map": vars(layout) | {
+            "tensor": self.tensor.to_json(), "sizes": [expr.to_json(e) for e in layout.sizes],
+            "strides": [expr.to_json(e) for e in layout.strides], "box": list(layout.box),
+            "element_strides": list(layout.element_strides)}}
 
     @staticmethod
     def from_json(node: Mapping[str, Any]) -> TensorMap:
-        tensor = _param(node["tensor"])
+        fields = dict(node)
+        tensor = _param(fields.pop("tensor"))
         assert isinstance(tensor, Pointer)
-        lists = {name: tuple(expr.from_json(e) for e in node[name]) for name in ("sizes", "strides")}
-        return TensorMap(**{**node, **lists, "tensor": tensor, "box": tuple(node["box"]),
-                            "element_strides": tuple(node["element_strides"])})
+        lists = {name: tuple(expr.from_json(e) for e in fields[name]) for name in ("sizes", "strides")}
+        lists |= {name: tuple(fields[name]) for name in ("box", "element_strides")}
+        return TensorMap(tensor, MapLayout(**{**fields, **lists}))
 
 
 @dataclass(frozen=True)

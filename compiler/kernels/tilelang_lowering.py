@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dsv41c.compiler.kernels.source import Block, Grid, KernelSource
+from dsv41c.compiler.kernels.source import Block, Grid, KernelSource, MapLayout
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.expr import Binary, Expr
 from dsv41c.runtime.plan.format import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLES
@@ -29,18 +29,10 @@ _MAP_DTYPES = {0: "uint8", 3: "int32", 4: "int64", 5: "int64", 7: "float32", 8: 
 
 @dataclass(frozen=True)
 class LoweredMap:
-    """A tensor map that the kernel takes: which tensor of the builder it describes, and how (see source.TensorMap)."""
+    """A tensor map that the kernel takes: which tensor of the builder it describes, and how."""
 
     tensor: str
-    dtype: str
-    sizes: tuple[Expr, ...]
-    strides: tuple[Expr, ...]
-    box: tuple[int, ...]
-    element_strides: tuple[int, ...]
-    interleave: str
-    swizzle: str
-    l2_promotion: str
-    oob_fill: str
+    layout: MapLayout
 
 
 @dataclass(frozen=True)
@@ -111,10 +103,10 @@ def _map(given: list[Any]) -> LoweredMap:
                           needed="a tiled map of integers, bfloat16, float32 or float64")
     sizes, strides, box, steps = (tuple(given[5 + i * rank : 5 + (i + 1) * rank]) for i in range(4))
     modes = [int(mode) for mode in given[5 + 4 * rank :]]
-    return LoweredMap(
-        str(given[4].name), _MAP_DTYPES[dtype], tuple(_expression(e) for e in sizes),
-        tuple(_expression(e) for e in strides[1:]), tuple(int(n) for n in box), tuple(int(n) for n in steps),
-        INTERLEAVES[modes[0]], SWIZZLES[modes[1]], L2_PROMOTIONS[modes[2]], OOB_FILLS[modes[3]])
+    return LoweredMap(str(given[4].name), MapLayout(
+        _MAP_DTYPES[dtype], tuple(_expression(e) for e in sizes), tuple(_expression(e) for e in strides[1:]),
+        tuple(int(n) for n in box), tuple(int(n) for n in steps),
+        INTERLEAVES[modes[0]], SWIZZLES[modes[1]], L2_PROMOTIONS[modes[2]], OOB_FILLS[modes[3]]))
 
 
 def _load(path: Path) -> Any:

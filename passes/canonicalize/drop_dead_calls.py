@@ -22,9 +22,7 @@ class DropDeadCalls(Pass):
     stage = Stage.CANONICALIZE
 
     def apply(self, program: Program) -> PassResult:
-        if not any(_is_dead(n) for m in program.methods.values() for n in m.graph.nodes):
-            return PassResult(program, 0)
-        return per_method(program, self._rewrite)
+        return per_method(program, self._rewrite, _is_dead)
 
     def _rewrite(self, method: str, graph: fx.Graph) -> GraphResult:
         copy, notes = copied(graph), list[Match]()

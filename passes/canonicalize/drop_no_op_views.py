@@ -28,9 +28,7 @@ class DropNoOpViews(Pass):
     stage = Stage.CANONICALIZE
 
     def apply(self, program: Program) -> PassResult:
-        if not any(_is_chain(n) or _is_same(n) for m in program.methods.values() for n in m.graph.nodes):
-            return PassResult(program, 0)
-        return per_method(program, self._rewrite)
+        return per_method(program, self._rewrite, lambda node: _is_chain(node) or _is_same(node))
 
     def _rewrite(self, method: str, graph: fx.Graph) -> GraphResult:
         copy, notes = copied(graph), list[Match]()

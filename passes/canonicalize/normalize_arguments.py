@@ -26,9 +26,7 @@ class NormalizeArguments(Pass):
     stage = Stage.CANONICALIZE
 
     def apply(self, program: Program) -> PassResult:
-        if not any(_is_other(n) for m in program.methods.values() for n in m.graph.nodes):
-            return PassResult(program, 0)
-        return per_method(program, self._rewrite)
+        return per_method(program, self._rewrite, _is_other)
 
     def _rewrite(self, method: str, graph: fx.Graph) -> GraphResult:
         copy = copied(graph)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import functools
-import operator
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import fx
 
 from dsv41c.compiler.ops.catalog import OPS
@@ -16,6 +13,7 @@ from dsv41c.compiler.ops.spec import OpSpec
 from dsv41c.compiler.program import Program, op_name
 from dsv41c.passes.base import GraphResult, Match, Note, Pass, PassResult, Refusal, Stage, per_method
 from dsv41c.passes.engine.guards import GUARDS, Site, call_arguments, make_site, value_of
+from dsv41c.passes.engine.insertion import insert_call
 from dsv41c.passes.engine.pattern import Pattern, patterns_of
 from dsv41c.passes.engine.search import Search
 from dsv41c.passes.engine.values import Evaluations
@@ -34,16 +32,19 @@ class Fusion(Pass):
     anchor: ClassVar[str | tuple[str, ...]]
 
     def apply(self, program: Program) -> PassResult:
-        return per_method(program, self._rewrite)
+        return per_method(program, self._rewrite, self._is_anchor)
 
     def stands_against(self, site: Site) -> str | None:
         """A guard of this pass alone, asked behind those of every fusion."""
         return None
 
+    def _is_anchor(self, node: fx.Node) -> bool:
+        name = op_name(node)
+        return name is not None and (name == self.anchor if isinstance(self.anchor, str) else name in self.anchor)
+
     def _rewrite(self, method: str, graph: fx.Graph) -> GraphResult:
         copy = copied(graph)
-        anchors = (self.anchor,) if isinstance(self.anchor, str) else self.anchor
-        sites = [n for n in copy.nodes if op_name(n) in anchors]
+        sites = [n for n in copy.nodes if self._is_anchor(n)]
         notes: list[Note] = []
         evaluations = Evaluations()
         for anchor in sites:
@@ -87,32 +88,21 @@ def _patterns(op: str) -> tuple[Pattern, ...]:
 
 def replace(graph: fx.Graph, site: Site) -> tuple[str, tuple[str, ...]]:
     """Put the fused call into the graph; returns its name and the names of the calls it replaces."""
-    target = getattr(torch.ops.dsv41c, site.spec.name).default
     names = tuple(n.name for n in site.nodes)
-    with graph.inserting_before(site.at):
-        call = graph.create_node("call_function", target, tuple(call_arguments(site)), name=site.spec.name)
-        metas = _values(site, call.args)
-        call.meta["val"] = metas
-        for number, old in enumerate(site.results):
-            if old is None:
-                continue
-            new = call
-            if isinstance(metas, tuple | list):
-                # Named after the call: a number of its own would depend on the passes that ran before.
-                new = graph.create_node("call_function", operator.getitem, (call, number),
-                                        name=f"{call.name}_result_{number}")
-                new.meta["val"] = metas[number]
-            old.replace_all_uses_with(new)
+    call, replaced = insert_call(graph, site, _values(site))
+    for old, new in replaced:
+        old.replace_all_uses_with(new)
     for node in sorted(site.taken, key=site.position.__getitem__, reverse=True):
         graph.erase_node(node)
     return call.name, names
 
 
-def _values(site: Site, args: Sequence[Any]) -> Any:
+def _values(site: Site) -> Any:
     """Values of the fused call's results: those of the calls it replaces, where each of them is there to be asked."""
-    if len(site.results) != 1 and all(node is not None for node in site.results):
-        return [node.meta["val"] for node in site.results if node is not None] or None
-    return site.spec.fake(*map(value_of, args))
+    known = [node.meta["val"] for node in site.results if node is not None]
+    if len(known) > 1 and len(known) == len(site.results):
+        return known
+    return site.spec.fake(*map(value_of, call_arguments(site)))
 
 
 def copied(graph: fx.Graph) -> fx.Graph:

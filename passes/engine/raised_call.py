@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import fx
 
 from dsv41c.passes.engine.aten_calls import AtenCalls
 from dsv41c.passes.engine.aten_values import same_shape
-from dsv41c.passes.engine.guards import Site, call_arguments
+from dsv41c.passes.engine.guards import Site, call_arguments, value_of
+from dsv41c.passes.engine.insertion import insert_call
 from dsv41c.passes.engine.search import call_name
 from dsv41c.passes.engine.spelling import follows_rows
 
@@ -44,19 +43,9 @@ def _put(old: fx.Node, new: fx.Node) -> None:
 def put_call(graph: fx.Graph, site: Site) -> tuple[fx.Node, tuple[str, ...]]:
     """Put the op's call into the graph; it and the names of the calls that went. Calls that others read stay: they are
     pure."""
-    target = getattr(torch.ops.dsv41c, site.spec.name).default
-    with graph.inserting_before(site.at):
-        call = graph.create_node("call_function", target, tuple(call_arguments(site)), name=site.spec.name)
-        values = site.spec.fake(*[a.meta["val"] if isinstance(a, fx.Node) else a for a in call.args])
-        call.meta["val"] = values
-        for number, old in enumerate(site.results):
-            if old is None:
-                continue
-            new = call
-            if isinstance(values, tuple | list):
-                new = graph.call_function(operator.getitem, (call, number))
-                new.meta["val"] = values[number]
-            _put(old, new)
+    call, replaced = insert_call(graph, site, site.spec.fake(*map(value_of, call_arguments(site))))
+    for old, new in replaced:
+        _put(old, new)
     taken = []
     for node in sorted(site.taken, key=site.position.__getitem__, reverse=True):
         if not node.users:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,16 @@ import pytest
 from dsv41c.compiler import cuda_bodies
 from dsv41c.compiler.kernels import build, catalog, nvcc
 from dsv41c.compiler.kernels.build import build_kernel
-from dsv41c.compiler.kernels.source import Float, Int32, KernelSource, LaunchRecord, Scratch, Tensor, TensorMap
+from dsv41c.compiler.kernels.source import (
+    Float,
+    Int32,
+    KernelSource,
+    LaunchRecord,
+    MapLayout,
+    Scratch,
+    Tensor,
+    TensorMap,
+)
 from dsv41c.compiler.kernels.tilelang_lowering import LoweredMap
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
@@ -69,9 +79,10 @@ def test_tilelangs_tensor_map_becomes_a_parameter(target: str, kernel_cache: Pat
     """The mix weights: [80 pieces, 48 rows, 256 columns] of bfloat16, 64 rows and columns at a time."""
     record = build_kernel(catalog.mega_mhc(5120, 20, 1e-20, 1e-6, maps=True).launches[0], target, kernel_cache).record
     (found,) = (p for p in record.params if isinstance(p, TensorMap))
-    assert (found.tensor, found.dtype) == (Tensor(5), "bfloat16")
-    assert (found.sizes, found.strides) == ((256, 48, 80), (512, 24576))
-    assert found.box[1:] == (64, 1) and found.element_strides == (1, 1, 1) and found.oob_fill == "zero"
+    layout = found.layout
+    assert (found.tensor, layout.dtype) == (Tensor(5), "bfloat16")
+    assert (layout.sizes, layout.strides) == ((256, 48, 80), (512, 24576))
+    assert layout.box[1:] == (64, 1) and layout.element_strides == (1, 1, 1) and layout.oob_fill == "zero"
     assert Tensor(5) not in record.params
     assert LaunchRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
     param = cuda_bodies._param(found)
@@ -81,10 +92,10 @@ def test_tilelangs_tensor_map_becomes_a_parameter(target: str, kernel_cache: Pat
 
 
 def test_a_map_needs_a_pointer_and_takes_the_rows_from_the_bindings() -> None:
-    lowered = LoweredMap("x", "float32", (64, "n"), (256,), (8, 1), (1, 1), "none", "none", "128b", "zero")
+    layout = MapLayout("float32", (64, "n"), (256,), (8, 1), (1, 1), "none", "none", "128b", "zero")
+    lowered = LoweredMap("x", layout)
     bound = build._with_maps(NORM, {"x": Scratch(16), "n": Int32("rows")}, {"x_desc": lowered})
-    assert bound == {"n": Int32("rows"), "x_desc": TensorMap(Scratch(16), "float32", (64, "rows"), (256,), (8, 1),
-                                                            (1, 1), "none", "none", "128b", "zero")}
+    assert bound == {"n": Int32("rows"), "x_desc": TensorMap(Scratch(16), replace(layout, sizes=(64, "rows")))}
     with pytest.raises(Dsv41cError, match="tensor map x_desc of x"):
         build._with_maps(NORM, {"x": Int32(1)}, {"x_desc": lowered})
 

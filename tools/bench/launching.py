@@ -35,14 +35,15 @@ def encode_map(
         address = tensors[param.tensor.index].data_ptr()
     else:
         address = scratch.data_ptr() + expr.evaluate(param.tensor.offset, symbols)
+    layout = param.layout
     sizes, strides = ([driver.cuuint64_t(expr.evaluate(e, symbols)) for e in each]
-                      for each in (param.sizes, param.strides))
-    box, steps = ([driver.cuuint32_t(n) for n in each] for each in (param.box, param.element_strides))
-    modes = (driver.CUtensorMapInterleave(INTERLEAVES.index(param.interleave)),
-             driver.CUtensorMapSwizzle(SWIZZLES.index(param.swizzle)),
-             driver.CUtensorMapL2promotion(L2_PROMOTIONS.index(param.l2_promotion)),
-             driver.CUtensorMapFloatOOBfill(OOB_FILLS.index(param.oob_fill)))
-    dtype = driver.CUtensorMapDataType(_MAP_TYPES.get(param.dtype, 0))
+                      for each in (layout.sizes, layout.strides))
+    box, steps = ([driver.cuuint32_t(n) for n in each] for each in (layout.box, layout.element_strides))
+    modes = (driver.CUtensorMapInterleave(INTERLEAVES.index(layout.interleave)),
+             driver.CUtensorMapSwizzle(SWIZZLES.index(layout.swizzle)),
+             driver.CUtensorMapL2promotion(L2_PROMOTIONS.index(layout.l2_promotion)),
+             driver.CUtensorMapFloatOOBfill(OOB_FILLS.index(layout.oob_fill)))
+    dtype = driver.CUtensorMapDataType(_MAP_TYPES.get(layout.dtype, 0))
     return checked(driver.cuTensorMapEncodeTiled(dtype, len(sizes), address, sizes, strides, box, steps, *modes))
 
 

@@ -13,21 +13,11 @@ from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.explain import explain
 from dsv41c.tools.cli import doctor
-from tests.damage.command import Command, runner
+from tests.damage.command import Command
 from tests.damage.seal import change_plan
 from tests.unit.runtime.plan.plan_strategies import example_plan
 
 SMALL = {"max_model_len": 64, "block_size": 16, "max_num_seqs": 4, "max_num_batched_tokens": 24}
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    return runner(capsys)
-
-
-@pytest.fixture
-def artifact(compiled_artifact: Callable[..., Path]) -> Path:
-    return compiled_artifact("tiny", 0, **SMALL)
 
 
 # --- explain ----------------------------------------------

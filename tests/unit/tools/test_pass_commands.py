@@ -6,14 +6,13 @@ import html.parser
 import io
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dsv41c.compiler.pipeline import PIPELINE
 from dsv41c.passes.base import Stage
-from tests.damage.command import Command, check_refusal, runner
+from tests.damage.command import Command, check_refusal
 from tests.damage.seal import change_plan, seal
 
 SMALL = {"max_model_len": 64, "block_size": 16, "max_num_seqs": 4, "max_num_batched_tokens": 24}
@@ -27,16 +26,6 @@ TEXT = """method decode rows D in 1..16 {
   return a=%a, c=%c
 }
 """
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    return runner(capsys)
-
-
-@pytest.fixture
-def artifact(compiled_artifact: Callable[..., Path]) -> Path:
-    return compiled_artifact("tiny", 0, **SMALL)
 
 
 def piped_in(monkeypatch: pytest.MonkeyPatch, text: str) -> None:

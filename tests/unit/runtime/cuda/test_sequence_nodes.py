@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 from collections.abc import Callable
@@ -34,7 +33,7 @@ from tests.unit.runtime.cuda.fake_driver import Driver
 from tests.unit.runtime.cuda.test_sequences import COPY, NOTE, ROOM, arg, launched, room, scratch_value, sources, temp
 from tests.unit.runtime.cuda.test_step import decode
 from tests.unit.runtime.plan import native_plan
-from tests.unit.runtime.plan.test_verify import NEW_LEAVES, leaves, outcome, python_verify
+from tests.unit.runtime.plan.both_verifiers import assert_same_verdict_on_changes, leaves
 from tests.unit.runtime.toy_artifact import rows_of
 
 Opened = Callable[..., Runtime]
@@ -194,11 +193,4 @@ def test_any_change_gets_the_same_verdict(data: st.DataObject) -> None:
     doc = json.loads(encode(transferred_sequence()[1]))
     paths = [("kernels", *path) for path in leaves(doc["kernels"])]
     paths += [("methods", 0, "steps", *path) for path in leaves(doc["methods"][0]["steps"])]
-    for _ in range(data.draw(st.integers(1, 2))):
-        *path, last = data.draw(st.sampled_from(paths))
-        target = doc
-        for key in path:
-            target = target[key]
-        target[last] = copy.deepcopy(data.draw(st.sampled_from(NEW_LEAVES)))
-    text = json.dumps(doc).encode()
-    assert outcome(python_verify, text) == outcome(native_plan.verify, text)
+    assert_same_verdict_on_changes(data, doc, paths)

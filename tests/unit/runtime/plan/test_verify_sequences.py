@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 from collections.abc import Callable
@@ -18,8 +17,8 @@ from dsv41c.runtime.plan.diff import diff
 from dsv41c.runtime.plan.explain import explain
 from dsv41c.runtime.plan.verify import verify
 from tests.unit.runtime.plan import native_plan
+from tests.unit.runtime.plan.both_verifiers import assert_same_verdict_on_changes, leaves, outcomes
 from tests.unit.runtime.plan.sequence_plan import BROKEN, FUSED, sequence_plan
-from tests.unit.runtime.plan.test_verify import NEW_LEAVES, leaves, outcome, python_verify
 
 
 def test_sound_sequence_passes_and_keeps_its_form() -> None:
@@ -35,8 +34,7 @@ def test_broken_rule_is_caught_by_both(name: str) -> None:
     subject, change = BROKEN[name]
     doc = json.loads(encode(sequence_plan()))
     change(doc)
-    data = json.dumps(doc).encode()
-    mine, theirs = outcome(python_verify, data), outcome(native_plan.verify, data)
+    mine, theirs = outcomes(doc)
     assert mine is not None and mine["subject"] == subject, mine
     assert mine["code"] == "DSV41C-E0502" and mine["where"]
     assert theirs == mine
@@ -56,8 +54,7 @@ def test_malformed_is_refused_by_both(name: str) -> None:
     change, subject = MALFORMED[name]
     doc = json.loads(encode(sequence_plan()))
     change(doc["kernels"][FUSED]["body"])
-    data = json.dumps(doc).encode()
-    mine, theirs = outcome(python_verify, data), outcome(native_plan.verify, data)
+    mine, theirs = outcomes(doc)
     assert mine is not None and (mine["code"], mine["subject"]) == ("DSV41C-E0501", subject)
     assert theirs == mine
 
@@ -68,14 +65,7 @@ def test_any_change_gets_the_same_verdict(data: st.DataObject) -> None:
     """Differential fuzzing of the sequence and its launch: one or two changed leaves."""
     doc = json.loads(encode(sequence_plan()))
     paths = [("kernels", FUSED, *path) for path in leaves(doc["kernels"][FUSED])]
-    for _ in range(data.draw(st.integers(1, 2))):
-        *path, last = data.draw(st.sampled_from(paths))
-        target = doc
-        for key in path:
-            target = target[key]
-        target[last] = copy.deepcopy(data.draw(st.sampled_from(NEW_LEAVES)))
-    text = json.dumps(doc).encode()
-    assert outcome(python_verify, text) == outcome(native_plan.verify, text)
+    assert_same_verdict_on_changes(data, doc, paths)
 
 
 def test_a_part_is_checked_at_the_rows_of_its_sequence() -> None:
@@ -91,8 +81,7 @@ def test_a_part_is_checked_at_the_rows_of_its_sequence() -> None:
     for step in doc["methods"][0]["steps"]:
         for launch in next(iter(step.values()))["launches"]:
             launch["kernel"] += launch["kernel"] == FUSED
-    data = json.dumps(doc).encode()
-    mine, theirs = outcome(python_verify, data), outcome(native_plan.verify, data)
+    mine, theirs = outcomes(doc)
     assert mine is not None and mine["subject"] == "temporary outside the scratch", mine
     assert theirs == mine
 
