@@ -46,12 +46,13 @@ class SanitizedHost:
             assert process.returncode == 0, report
 
     def _process(self) -> subprocess.Popen[str]:
-        """Of the present user: tests take rights away from themselves."""
+        """Of the present user: tests take rights away from themselves. The real user is set too: while the two differ,
+        the system finds no library beside the executable."""
         user = os.geteuid()
         if user not in self._processes:
             self._processes[user] = subprocess.Popen(
                 [self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                errors="surrogateescape", env=os.environ | _SETTINGS)
+                errors="surrogateescape", env=os.environ | _SETTINGS, user=user)
         return self._processes[user]
 
     @staticmethod
