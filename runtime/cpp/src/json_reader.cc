@@ -92,6 +92,18 @@ int64_t read_integer(const json& node, const Path& path, std::string_view words)
   return node.get<int64_t>();
 }
 
+int64_t strict_integer(const json& node) {
+  if (!fits_int64(node)) throw json::type_error::create(302, "needed an int64, found " + describe(node), &node);
+  return node.get<int64_t>();
+}
+
+std::vector<int64_t> strict_integers(const json& node) {
+  if (!node.is_array()) throw json::type_error::create(302, "needed an array, found " + describe(node), &node);
+  std::vector<int64_t> integers;
+  for (const json& item : node) integers.push_back(strict_integer(item));
+  return integers;
+}
+
 std::string read_string(const json& node, const Path& path) {
   if (!node.is_string()) malformed("wrong type", path, describe(node), "a string");
   return node.get<std::string>();

@@ -30,6 +30,9 @@ std::string join(std::span<const std::string_view> words);
 
 int64_t read_integer(const nlohmann::json& node, const Path& path, std::string_view words = "an integer");
 std::string read_string(const nlohmann::json& node, const Path& path);
+// For readers whose refusals are nlohmann's exceptions; its own get<int64_t>() takes floats and wraps.
+int64_t strict_integer(const nlohmann::json& node);
+std::vector<int64_t> strict_integers(const nlohmann::json& node);
 // The position of the string in `choices`; `what` names it in the error.
 int64_t read_choice(const nlohmann::json& node, const Path& path, std::string_view what,
                     std::span<const std::string_view> choices);

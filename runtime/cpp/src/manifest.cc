@@ -6,6 +6,7 @@
 
 #include "dsv41c/plan_generated.h"
 #include "error.h"
+#include "json_reader.h"
 #include "mapped_file.h"
 #include "sha256.h"
 
@@ -24,7 +25,7 @@ constexpr const char* NAME = "dsv41c.json";
 }
 
 void check_version(const Json& root, const std::string& path) {
-  const auto found = root.at("format_version").get<int64_t>();
+  const auto found = strict_integer(root.at("format_version"));
   if (found == plan_format::FORMAT_VERSION) return;
   throw Error({.code = plan_format::E0604,
                .subject = "artifact format of " + path,
@@ -92,7 +93,7 @@ Manifest read_manifest(const std::string& directory) {
     manifest.plan_digest = root.at("plan_digest").get<std::string>();
     for (const auto& [name, node] : root.at("files").items()) {
       check_name(name, path);
-      manifest.files[name] = {node.at("bytes").get<int64_t>(), node.at("sha256").get<std::string>()};
+      manifest.files[name] = {strict_integer(node.at("bytes")), node.at("sha256").get<std::string>()};
     }
   } catch (const Json::exception& e) {
     malformed(path, e.what(), "the keys that compile writes");

@@ -10,6 +10,7 @@
 
 #include "dsv41c/plan_generated.h"
 #include "error.h"
+#include "json_reader.h"
 #include "sha256.h"
 
 namespace dsv41c {
@@ -46,11 +47,11 @@ MappedWeights::MappedWeights(const std::string& mapping, const std::string& dire
   const Json root = Json::parse(file.text(), nullptr, /*allow_exceptions=*/false);
   if (!root.is_object()) malformed(mapping, "no JSON object", "the JSON object that compile writes");
   try {
-    if (const auto version = root.at("version").get<int64_t>(); version != VERSION)
+    if (const auto version = strict_integer(root.at("version")); version != VERSION)
       malformed(mapping, "version " + std::to_string(version), "version " + std::to_string(VERSION));
     for (const Json& node : root.at("files")) {
       const auto name = node.at("name").get<std::string>();
-      const auto bytes = node.at("bytes").get<int64_t>();
+      const auto bytes = strict_integer(node.at("bytes"));
       if (!is_file_name(name)) malformed(mapping, "shard \"" + name + "\"", "names of files in one directory");
       files_.push_back(std::make_unique<MappedFile>(directory + "/" + name));
       const int64_t size = files_.back()->size();
@@ -58,9 +59,9 @@ MappedWeights::MappedWeights(const std::string& mapping, const std::string& dire
         other_checkpoint(files_.back()->path(), std::to_string(size) + " bytes", std::to_string(bytes) + " bytes");
     }
     for (const auto& [name, node] : root.at("weights").items()) {
-      Entry entry{{}, node.at("part_bytes").get<int64_t>(), node.at("sha256").get<std::string>()};
+      Entry entry{{}, strict_integer(node.at("part_bytes")), node.at("sha256").get<std::string>()};
       for (const Json& part : node.at("parts"))
-        entry.parts.push_back({part.at(0).get<size_t>(), part.at(1).get<int64_t>()});
+        entry.parts.push_back({static_cast<size_t>(strict_integer(part.at(0))), strict_integer(part.at(1))});
       check_parts(name, entry);
       entries_.emplace(name, std::move(entry));
     }

@@ -7,6 +7,7 @@
 
 #include "dsv41c/plan_generated.h"
 #include "error.h"
+#include "json_reader.h"
 
 namespace dsv41c {
 namespace {
@@ -50,8 +51,8 @@ Json parse_header(const MappedFile& file, int64_t* data_at) {
 StoredTensor parse_tensor(const MappedFile& file, int64_t data_at, const std::string& name, const Json& node) {
   StoredTensor tensor;
   tensor.dtype = node.at("dtype").get<std::string>();
-  tensor.sizes = node.at("shape").get<std::vector<int64_t>>();
-  const auto offsets = node.at("data_offsets").get<std::vector<int64_t>>();
+  tensor.sizes = strict_integers(node.at("shape"));
+  const auto offsets = strict_integers(node.at("data_offsets"));
   const int64_t room = file.size() - data_at;
   if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] > room)
     refuse(file.path(), "tensor " + name + " at " + node.at("data_offsets").dump(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -130,6 +131,44 @@ def test_weights_that_do_not_fit(artifact: Path, damage: Callable[[Path], None],
     write_manifest(artifact, toy_plan())
     error = refused(artifact, code)
     assert "head" in error.subject or HEAD in error.subject
+
+
+# An integer in JSON is an int64 and nothing that could be turned into one.
+FORMS = ("{}.0", "{}.5", "1.18e21", "-1e300", str(2**63), str(2**64), str(-(2**63) - 1), '"{}"', "null", "true", "[{}]")
+
+
+def written_integers(text: str) -> list[re.Match[str]]:
+    """Every integer of a JSON text that is not part of a string."""
+    return [m for m in re.finditer(r'"(?:[^"\\\\]|\\\\.)*"|(-?\d+)', text) if m[1]]
+
+
+def replaced(text: str, number: re.Match[str], form: str) -> str:
+    return text[: number.start()] + form.format(number[1]) + text[number.end() :]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_integer_of_the_manifest_is_strict(artifact: Path, form: str) -> None:
+    path = artifact / "dsv41c.json"
+    text = path.read_text()
+    numbers = written_integers(text)
+    assert len(numbers) > 5
+    for number in numbers:
+        path.write_text(replaced(text, number, form))
+        refused(artifact, "E0703")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_integer_of_a_header_is_strict(artifact: Path, form: str) -> None:
+    data = (artifact / HEAD).read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    text = data[8:end].decode()
+    numbers = written_integers(text)
+    assert len(numbers) >= 4
+    for number in numbers:
+        header = replaced(text, number, form).encode()
+        (artifact / HEAD).write_bytes(len(header).to_bytes(8, "little") + header + data[end:])
+        write_manifest(artifact, toy_plan())
+        refused(artifact, "E0703")
 
 
 def test_weight_that_the_index_does_not_name(artifact: Path) -> None:
