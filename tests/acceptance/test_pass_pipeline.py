@@ -24,6 +24,7 @@ from dsv41c.runtime.plan.explain import launches_of
 from dsv41c.runtime.plan.layer_launches import layer_launches
 from tests.acceptance.flash_plan import FlashPlan
 from tests.acceptance.match_counts import Pattern, expected_matches
+from tests.unit.tools.command_line import dsv41c
 
 REUSE = ["mhc_site", "linear_pair", "norm_cast", "linear", "norm_rope_cast", "mega_sparse_attention", "grouped_out",
          "linear", "mhc_site", "mega_gate", "mega_moe"]
@@ -76,6 +77,15 @@ def test_launches_of_the_published_model(target: str, flash_plan: Callable[[str]
     assert all(s["ops"] == REUSE for s in facts["steady"]["reuse"].values())
     assert facts["total"]["decode"] <= 40 * STEADY["decode"] + EXTRA
     assert (made.artifact / "plan.json").stat().st_size < 5_000_000
+
+
+@NEEDS_NVCC
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_every_target_runs_the_same_launches(target: str, flash: FlashPlan,
+                                             flash_plan: Callable[[str], FlashPlan]) -> None:
+    """Launches, segments and classes of memory."""
+    ended = dsv41c("diff", flash.artifact, flash_plan(target).artifact, "--structure")
+    assert (ended.code, ended.out) == (0, "same\n")
 
 
 def test_every_launch_of_a_decode_step_has_a_reason(flash: FlashPlan) -> None:
