@@ -87,13 +87,13 @@ from dsv41c.runtime.plan.format import (
 
 __all__ = [
     "ALIGNMENT", "AXES", "Absent", "ArenaStorage", "ArgLocal", "Argument", "Attribute", "Binary", "BoolTag",
-    "Break", "Bridge", "BridgeStorage", "Call", "CallArgument", "Check", "CompositeBody", "ConstantLocal",
+    "Break", "Bridge", "BridgeLife", "BridgeStorage", "Call", "CallArgument", "Check", "CompositeBody", "ConstantLocal",
     "CudaBody", "CudaLaunch", "CudaParam", "DTYPES", "Dtype", "DtypeTag", "Expr", "FEATURES",
-    "FLOW_REQUIREMENTS", "FORMAT_VERSION", "FloatParam", "FloatTag", "Flow", "In", "InOut", "Int32Param",
+    "FLOW_REQUIREMENTS", "FORMAT_VERSION", "FloatParam", "FloatTag", "Flow", "FlowLife", "In", "InOut", "Int32Param",
     "Int64Param", "IntListTag", "IntTag", "IoStorage", "Kernel", "Launch", "Local", "MAX_BLOCK_THREADS",
     "MAX_BYTES", "MAX_DIMS", "MAX_GRID", "MAX_SHARED_BYTES", "Memory", "Method", "MutableTag", "NativeBody",
     "NoneTag", "Out", "PAD_RULES", "Part", "PLAN_VERSION", "Plan", "Port", "Provenance", "ROWS",
-    "ScratchParam", "Segment", "SequenceBody", "SequenceLocal", "State", "StateStorage", "Step", "Storage",
+    "ScratchParam", "Segment", "SequenceBody", "SequenceLocal", "State", "StateStorage", "Step", "StepsLife", "Storage",
     "StringTag", "Symbol", "TARGETS", "Tag", "TempLocal", "TensorListTag", "TensorParam", "TensorTag",
     "Value", "ViewLocal", "ViewStorage", "Weight", "WeightStorage",
     "CudaCopy", "CudaMemset", "CudaNode", "INTERLEAVES", "L2_PROMOTIONS", "MAX_BOX", "MAX_COPY_BYTES",
@@ -248,11 +248,32 @@ class State:
 
 
 @dataclass(frozen=True)
+class FlowLife:
+    """Carries a value between the methods of a flow; the bytes are nobody else's."""
+
+    TAG: ClassVar[Tag] = Tag("flow", "value")
+
+
+@dataclass(frozen=True)
+class StepsLife:
+    """Carries what a break of one method writes, from step `first`, the break, to step `last` of that method."""
+
+    TAG: ClassVar[Tag] = Tag("steps", "object")
+    method: str
+    first: int
+    last: int
+
+
+BridgeLife = FlowLife | StepsLife
+
+
+@dataclass(frozen=True)
 class Bridge:
     name: str
     dtype: str
     sizes: tuple[int, ...]
     offset: int
+    life: BridgeLife = FlowLife()
 
 
 @dataclass(frozen=True)
