@@ -64,15 +64,23 @@ class _Regions:
         return (self.num_slots, 0, 0, 5, -1) if name == "upload" else (-1,)
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What a plan depends on beside its program. `breaks`: ops that break the graph although they could be captured."""
+
+    cuda: CudaBodies | None = None
+    flows: tuple[schema.Flow, ...] = FLOWS
+    breaks: Collection[str] = ()
+
+
 def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, provenance: schema.Provenance,
-          cuda: CudaBodies | None = None, flows: tuple[schema.Flow, ...] = FLOWS,
-          breaks: Collection[str] = ()) -> schema.Plan:
-    """The plan of every method. Bridges of a flow must be written by an earlier method of the program. `breaks`: ops
-    that break the graph although their capture class does not ask for that."""
+          choices: Choices = Choices()) -> schema.Plan:
+    """The plan of every method. Bridges of a flow must be written by an earlier method of the program."""
+    cuda = choices.cuda
     regions, kernels = _Regions(state_specs, num_slots), KernelTable(OPS, cuda)
     tables = Tables(kernels, OPS, regions.weight, regions.state, regions.bridge, regions.bridge_shape,
                     regions.step_bridge, regions.io_offset, regions.pad_row)
-    methods = tuple(MethodLowering(m, tables, _buckets(m), breaks).lower() for m in program.methods.values())
+    methods = tuple(MethodLowering(m, tables, _buckets(m), choices.breaks).lower() for m in program.methods.values())
     states, state_bytes = _place_state(state_specs)
     arena = max(m.arena_bytes for m in methods)
     bridges, bridge_bytes = _place_bridges([b for _, b in regions.bridges.values()], regions.bridge_bytes)
@@ -85,7 +93,7 @@ def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, 
         provenance=provenance, symbols=symbols, memory=memory,
         weights=tuple(w for _, w in regions.weights.values()), state=states,
         bridges=bridges,
-        kernels=tuple(kernels.kernels), methods=methods, flows=flows,
+        kernels=tuple(kernels.kernels), methods=methods, flows=choices.flows,
         checks=())
 
 

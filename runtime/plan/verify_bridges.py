@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from dsv41c.runtime.plan.schema import (
     Absent,
-    Argument,
     ArenaStorage,
+    Argument,
     Break,
     Bridge,
     BridgeStorage,
