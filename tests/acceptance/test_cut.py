@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from dsv41c.compiler import breaks
 from dsv41c.compiler.artifact import Packed, write_artifact
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.driver import capture_program
+from dsv41c.compiler.kernel_table import KernelTable
 from dsv41c.compiler.lower import Choices, lower
 from dsv41c.compiler.model.state import StateSpec, state_specs
+from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.pipeline import run_pipeline
 from dsv41c.compiler.program import Program
@@ -66,13 +69,15 @@ def test_the_published_model_has_no_break_but_at_tables(flash_plan: Callable[[st
 
 @dataclass(frozen=True)
 class Fused:
-    """The fused program of tiny, made once, and what packing any plan of it needs."""
+    """The fused program of tiny, made once, and what packing any plan of it needs. Its kernels do not depend on the
+    cut: every lowering finds them built."""
 
     program: Program
     specs: tuple[StateSpec, ...]
     view: CheckpointView
     options: CompileOptions
     weights: dict[str, Any]
+    kernels: KernelTable = field(default_factory=lambda: KernelTable(OPS))
 
     @classmethod
     def build(cls, checkpoint: Path) -> Fused:
@@ -86,7 +91,8 @@ class Fused:
     def plan(self, *forced: str) -> s.Plan:
         options = dataclasses.replace(self.options, breaks=forced)
         provenance = s.Provenance(self.view.model_digest, options.to_json(), "tests")
-        plan = lower(self.program, self.specs, options.max_num_seqs, provenance, Choices(breaks=forced))
+        with mock.patch("dsv41c.compiler.lower.KernelTable", lambda *_: self.kernels):
+            plan = lower(self.program, self.specs, options.max_num_seqs, provenance, Choices(breaks=forced))
         verify(plan)
         return plan
 
