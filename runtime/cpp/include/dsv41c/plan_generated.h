@@ -121,7 +121,6 @@ inline constexpr std::string_view Provenance[] = {"model_digest", "options", "pr
 inline constexpr std::string_view Segment[] = {"launches"};
 inline constexpr std::string_view SequenceBody[] = {"locals", "parts"};
 inline constexpr std::string_view State[] = {"name", "dtype", "sizes", "offset", "fill"};
-inline constexpr std::string_view StepsLife[] = {"method", "first", "last"};
 inline constexpr std::string_view Symbol[] = {"name", "lo", "hi"};
 inline constexpr std::string_view TempLocal[] = {"dtype", "sizes", "strides", "offset"};
 inline constexpr std::string_view Value[] = {"name", "dtype", "sizes", "strides", "storage", "pads"};
@@ -131,6 +130,7 @@ inline constexpr std::string_view Weight[] = {"name", "dtype", "sizes"};
 inline constexpr std::string_view CudaCopy[] = {"target", "source", "bytes"};
 inline constexpr std::string_view CudaMemset[] = {"target", "value", "bytes"};
 inline constexpr std::string_view TensorMapParam[] = {"tensor", "dtype", "sizes", "strides", "box", "element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill"};
+inline constexpr std::string_view StepsLife[] = {"method", "first", "last"};
 }  // namespace keys
 
 struct ErrorCode {
