@@ -9,6 +9,7 @@ from typing import Protocol
 
 import torch
 
+from dsv41c.compiler import breaks
 from dsv41c.compiler.artifact import Packed, SelfTest, write_artifact
 from dsv41c.compiler.capture import capture
 from dsv41c.compiler.checkpoint.view import CheckpointView, without_data
@@ -16,7 +17,7 @@ from dsv41c.compiler.config import ModelConfig
 from dsv41c.compiler.cuda_bodies import CudaBodies
 from dsv41c.compiler.eager import EagerModel
 from dsv41c.compiler.kernels.cache_directory import cache_directory
-from dsv41c.compiler.lower import lower
+from dsv41c.compiler.lower import Choices, lower
 from dsv41c.compiler.methods import build_methods
 from dsv41c.compiler.model.state import StateSpec, make_state, state_specs
 from dsv41c.compiler.model.transformer import Transformer
@@ -66,6 +67,7 @@ def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progre
                  watch: Watch | None = None) -> Compiled:
     """Capture, cut, rewrite and lower. Reads headers only; no weight bytes."""
     options = options.resolved(view.config)
+    breaks.check_declared(options.breaks)
     recipes = weight_recipes(view, options)
     specs = state_specs(view.config, options, backtrack=0, draft=False)
     progress("capturing the model")
@@ -74,13 +76,15 @@ def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progre
         watch.captured(program)
     progress("running passes")
     piped = run_pipeline(program, options.without, None if watch is None else watch.passed)
+    breaks.check_used(options.breaks, piped.program)
     progress("lowering to a plan")
     provenance = schema.Provenance(view.model_digest, options.to_json(), producer())
     cuda = None
     if options.target != "cpu":
         cache = cache_directory()
         cuda = CudaBodies(options.target, cache and cache / "kernels", frozenset(options.fallback))
-    plan = lower(piped.program, specs, options.max_num_seqs, provenance, cuda)
+    plan = lower(piped.program, specs, options.max_num_seqs, provenance,
+                 Choices(cuda, breaks=options.breaks))
     verify(plan)
     used = {w.name for w in plan.weights}
     return Compiled(plan, view, options, {n: r for n, r in recipes.items() if n in used},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -13,7 +14,7 @@ from dsv41c.compiler.model.state import StateSpec
 from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.program import FLOWS, Method, Program
 from dsv41c.graphs.buckets import ladder, prefill_ladder
-from dsv41c.graphs.memory import aligned
+from dsv41c.graphs.memory import Lifetime, aligned, check_layout, plan_layout
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.verify_tables import FEATURE_OF_BODY
 
@@ -46,6 +47,11 @@ class _Regions:
         assert (kept.dtype, kept.sizes) == (_dtype(dtype), sizes), f"bridge {name} has two shapes"
         return index
 
+    def step_bridge(self, bridge: schema.Bridge) -> int:
+        """Placed behind those of flows, once all of them are known."""
+        self.bridges[bridge.name] = len(self.bridges), bridge
+        return len(self.bridges) - 1
+
     def bridge_shape(self, name: str) -> tuple[int, ...]:
         return self.bridges[name][1].sizes
 
@@ -58,25 +64,36 @@ class _Regions:
         return (self.num_slots, 0, 0, 5, -1) if name == "upload" else (-1,)
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What a plan depends on beside its program. `breaks`: ops that break the graph although they could be captured."""
+
+    cuda: CudaBodies | None = None
+    flows: tuple[schema.Flow, ...] = FLOWS
+    breaks: Collection[str] = ()
+
+
 def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, provenance: schema.Provenance,
-          cuda: CudaBodies | None = None, flows: tuple[schema.Flow, ...] = FLOWS) -> schema.Plan:
-    """The plan of every method. Bridges must be written by an earlier method of the program."""
+          choices: Choices = Choices()) -> schema.Plan:
+    """The plan of every method. Bridges of a flow must be written by an earlier method of the program."""
+    cuda = choices.cuda
     regions, kernels = _Regions(state_specs, num_slots), KernelTable(OPS, cuda)
     tables = Tables(kernels, OPS, regions.weight, regions.state, regions.bridge, regions.bridge_shape,
-                    regions.io_offset, regions.pad_row)
-    methods = tuple(MethodLowering(m, tables, _buckets(m)).lower() for m in program.methods.values())
+                    regions.step_bridge, regions.io_offset, regions.pad_row)
+    methods = tuple(MethodLowering(m, tables, _buckets(m), choices.breaks).lower() for m in program.methods.values())
     states, state_bytes = _place_state(state_specs)
     arena = max(m.arena_bytes for m in methods)
-    memory = schema.Memory(state_bytes, regions.bridge_bytes, regions.io_bytes, arena,
-                           state_bytes + regions.bridge_bytes + regions.io_bytes + arena)
+    bridges, bridge_bytes = _place_bridges([b for _, b in regions.bridges.values()], regions.bridge_bytes)
+    memory = schema.Memory(state_bytes, bridge_bytes, regions.io_bytes, arena,
+                           state_bytes + bridge_bytes + regions.io_bytes + arena)
     symbols = tuple(schema.Symbol(m.symbol.name, m.symbol.lo, m.symbol.hi) for m in program.methods.values())
     kinds = {FEATURE_OF_BODY[type(k.body)] for k in kernels.kernels}
     return schema.Plan(
         version=schema.PLAN_VERSION, required_features=tuple(sorted(kinds)), target=cuda.target if cuda else "cpu",
         provenance=provenance, symbols=symbols, memory=memory,
         weights=tuple(w for _, w in regions.weights.values()), state=states,
-        bridges=tuple(b for _, b in regions.bridges.values()),
-        kernels=tuple(kernels.kernels), methods=methods, flows=flows,
+        bridges=bridges,
+        kernels=tuple(kernels.kernels), methods=methods, flows=choices.flows,
         checks=())
 
 
@@ -91,6 +108,23 @@ def _place_state(specs: tuple[StateSpec, ...]) -> tuple[tuple[schema.State, ...]
         placed.append(schema.State(spec.name, _dtype(spec.dtype), spec.sizes, offset, spec.fill))
         offset += aligned(_num_bytes(spec.dtype, spec.sizes))
     return tuple(placed), offset
+
+
+def _place_bridges(bridges: Sequence[schema.Bridge], flow_bytes: int) -> tuple[tuple[schema.Bridge, ...], int]:
+    """Those of breaks behind those of flows, by the planner of the arena: methods never run at the same time, so that
+    each method's steps are moments of their own."""
+    begins: dict[str, int] = {}  # moment of each method's first step
+    lives: list[Lifetime] = []
+    for bridge in bridges:
+        if isinstance(life := bridge.life, schema.StepsLife):
+            begin = begins.setdefault(life.method, max((x.last + 1 for x in lives), default=0))
+            size = _num_bytes(getattr(torch, bridge.dtype), bridge.sizes)
+            lives.append(Lifetime(bridge.name, size, begin + life.first, begin + life.last))
+    layout = plan_layout(lives)
+    check_layout(lives, layout)
+    placed = (replace(b, offset=flow_bytes + layout.offsets[b.name]) if b.name in layout.offsets else b
+              for b in bridges)
+    return tuple(placed), flow_bytes + layout.total_bytes
 
 
 def _num_bytes(dtype: torch.dtype, sizes: tuple[int, ...]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,8 @@ from torch import fx
 
 from dsv41c.compiler.affine import contiguous_strides, linear_expr
 from dsv41c.compiler.kernel_table import KernelTable
-from dsv41c.compiler.ops.spec import CaptureClass, OpSpec, PadRule
+from dsv41c.compiler.lower_steps import lower_steps
+from dsv41c.compiler.ops.spec import OpSpec, PadRule
 from dsv41c.compiler.program import Method, Origin, argument, op_name
 from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.graphs.memory import Lifetime, check_layout, plan_layout
@@ -33,6 +34,7 @@ class Tables:
     state: Callable[[str], int]
     bridge: Callable[[str, torch.dtype, tuple[int, ...]], int]
     bridge_shape: Callable[[str], tuple[int, ...]]
+    step_bridge: Callable[[schema.Bridge], int]
     io_offset: Callable[[int], int]
     pad_row: Callable[[str], tuple[int, ...]]
 
@@ -44,6 +46,7 @@ class MethodLowering:
     method: Method
     tables: Tables
     buckets: tuple[int, ...]
+    breaks: Collection[str] = ()
     values: list[schema.Value] = field(default_factory=list)
     launches: list[schema.Launch] = field(default_factory=list)
     inputs: list[schema.Port] = field(default_factory=list)
@@ -63,10 +66,11 @@ class MethodLowering:
         results = _results(self.method)[: len(self.method.outputs)]
         outputs = [schema.Port(name, self._single(node), ())
                    for name, node in zip(self.method.outputs, results, strict=True)]
+        steps = self._steps()
         values, arena_bytes = self._place()
         m = self.method
         return schema.Method(m.name, m.axis, m.symbol.name, self.buckets, tuple(self.inputs), tuple(outputs), values,
-                             self._steps(), arena_bytes)
+                             steps, arena_bytes)
 
     # --- values ---------------------------------------------------------------------------------------------
 
@@ -172,20 +176,21 @@ class MethodLowering:
         self._specs.append(spec)
 
     def _steps(self) -> tuple[schema.Step, ...]:
-        """Runs of capturable launches are segments; every launch of a BREAK op is a break of its own."""
-        steps: list[schema.Step] = []
-        run: list[schema.Launch] = []
-        for launch, spec in zip(self.launches, self._specs, strict=True):
-            if spec.capture is CaptureClass.CAPTURE:
-                run.append(launch)
-                continue
-            if spec.capture is CaptureClass.HOST:
-                raise Dsv41cError("DSV41C-E0202", f"op {spec.name}", found="capture class HOST in a method",
-                                  needed="CAPTURE or BREAK", do="move host work out of the captured program")
-            steps += [schema.Segment(tuple(run))] if run else []
-            steps.append(schema.Break(spec.name, f"{spec.name} needs live host data", (launch,)))
-            run = []
-        return (*steps, schema.Segment(tuple(run))) if run else tuple(steps)
+        """The steps; what a break leaves in the arena for a later step moves to a bridge of its own."""
+        lowered = lower_steps(self.launches, self._specs, self.breaks, self._owner)
+        for index, life in lowered.bridges.items():
+            value = self.values[index]
+            if isinstance(value.storage, schema.ArenaStorage):  # results have their place
+                bridge = schema.Bridge(f"{self.method.name}.{value.name}", value.dtype,
+                                       tuple(map(self._at_bound, value.sizes)), 0,
+                                       schema.StepsLife(self.method.name, life.first, life.last))
+                self.values[index] = replace(value, storage=schema.BridgeStorage(self.tables.step_bridge(bridge)))
+        return lowered.steps
+
+    def _owner(self, index: int) -> int:
+        while isinstance(storage := self.values[index].storage, schema.ViewStorage):
+            index = storage.of
+        return index
 
     def _shape(self, node: fx.Node) -> TensorShape:
         value = self.values[self._single(node)]
@@ -221,10 +226,7 @@ class MethodLowering:
     def _touch(self, tensors: Sequence[schema.Argument], scratch: int | None) -> None:
         launch = len(self.launches)
         touched = [a.value for a in tensors if not isinstance(a, schema.Absent)]
-        for index in touched if scratch is None else [*touched, scratch]:
-            owner = index
-            while isinstance(storage := self.values[owner].storage, schema.ViewStorage):
-                owner = storage.of
+        for owner in map(self._owner, touched if scratch is None else [*touched, scratch]):
             self._first.setdefault(owner, launch)
             self._last[owner] = launch
 

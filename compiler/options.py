@@ -18,7 +18,7 @@ from dsv41c.runtime.plan.format import TARGETS
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 QUANTIZERS = ("off", "fake")
 WEIGHTS = ("packed", "map")
-_LISTS = ("fallback", "without")  # options of many names, written with blanks between them
+_LISTS = ("fallback", "without", "breaks")  # options of many names, written with blanks between them
 DEFAULT_MAX_MODEL_LEN = 4096
 
 
@@ -35,6 +35,7 @@ class CompileOptions:
     target: str = "cpu"
     fallback: tuple[str, ...] = ()  # ops that a CUDA target leaves to ATen instead of its own kernel
     without: tuple[str, ...] = ()  # passes to leave out
+    breaks: tuple[str, ...] = ()  # ops that end a graph although they could be captured
     plan_only: bool = False
     weights: str = "packed"  # map: leave them in the checkpoint's shards, which the executor is then given
 

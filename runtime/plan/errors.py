@@ -37,6 +37,7 @@ CODES: dict[str, CodeEntry] = {
     "DSV41C-E0306": CodeEntry("bad program text", USAGE),
     "DSV41C-E0401": CodeEntry("lifetimes overlap", INTERNAL),
     "DSV41C-E0402": CodeEntry("bad buckets", USAGE),
+    "DSV41C-E0403": CodeEntry("cut does not cover a method", INTERNAL),
     "DSV41C-E0501": CodeEntry("plan malformed", ARTIFACT),
     "DSV41C-E0502": CodeEntry("plan verification failed", ARTIFACT),
     "DSV41C-E0503": CodeEntry("unknown feature", ARTIFACT),

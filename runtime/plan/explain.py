@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsv41c.runtime.plan.format import DTYPES
-from dsv41c.runtime.plan.schema import Break, Kernel, Launch, Method, Plan, SequenceBody
+from dsv41c.runtime.plan.schema import Break, Kernel, Launch, Method, Plan, SequenceBody, StepsLife
 
 # Body kind -> who runs it; the parts of a sequence may have several providers.
 PROVIDERS = {"native": "cpu", "composite": "aten", "cuda": "cuda", "sequence": "sequence"}
@@ -33,7 +33,14 @@ def explain(plan: Plan) -> dict[str, Any]:
         },
         "memory": {**vars(plan.memory), "weight_bytes": weight_bytes(plan)},
         "state": {s.name: math.prod(s.sizes) * DTYPES[s.dtype].item_bytes for s in plan.state},
+        "bridges": bridge_map(plan),
     }
+
+
+def bridge_map(plan: Plan) -> list[dict[str, Any]]:
+    """Name, place in the bridges' region and life of each: "flow", or the steps of a method, both included."""
+    return [{"name": b.name, "offset": b.offset, "bytes": math.prod(b.sizes) * DTYPES[b.dtype].item_bytes,
+             "life": dict(vars(b.life)) if isinstance(b.life, StepsLife) else "flow"} for b in plan.bridges]
 
 
 def provider(kernel: Kernel) -> str:

@@ -98,7 +98,7 @@ __all__ = [
     "Value", "ViewLocal", "ViewStorage", "Weight", "WeightStorage",
     "CudaCopy", "CudaMemset", "CudaNode", "INTERLEAVES", "L2_PROMOTIONS", "MAX_BOX", "MAX_COPY_BYTES",
     "MAX_ELEMENT_STRIDE", "MAX_MAP_DIMS", "MAX_MAP_SIZE", "MAX_MAP_STRIDE", "OOB_FILLS", "Pointer", "SWIZZLES",
-    "TensorMapParam",
+    "TensorMapParam", "BridgeLife", "FlowLife", "StepsLife",
 ]
 
 # --- methods ---------------------------------------------
@@ -248,11 +248,32 @@ class State:
 
 
 @dataclass(frozen=True)
+class FlowLife:
+    """Carries a value between the methods of a flow; the bytes are nobody else's."""
+
+    TAG: ClassVar[Tag] = Tag("flow", "value")
+
+
+@dataclass(frozen=True)
+class StepsLife:
+    """Carries what a break of one method writes, from step `first`, the break, to step `last` of that method."""
+
+    TAG: ClassVar[Tag] = Tag("steps", "object")
+    method: str
+    first: int
+    last: int
+
+
+BridgeLife = FlowLife | StepsLife
+
+
+@dataclass(frozen=True)
 class Bridge:
     name: str
     dtype: str
     sizes: tuple[int, ...]
     offset: int
+    life: BridgeLife = FlowLife()
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,7 @@ def check_tables(plan: Plan) -> None:
         check_unique((entry.name for entry in table), what)
         for entry in table:
             _check_sizes(entry, f"{what} {entry.name}")
-    _check_region("state", plan.state, plan.memory.state_bytes)
-    _check_region("bridge", plan.bridges, plan.memory.bridge_bytes)
+    _check_state(plan.state, plan.memory.state_bytes)
     _check_methods(plan)
     check_unique((flow.name for flow in plan.flows), "flow")
     for flow in plan.flows:
@@ -125,11 +124,11 @@ def table_bytes(entry: Weight | State | Bridge, where: str) -> int:
     return size_bytes
 
 
-def _check_region(region: str, entries: Sequence[State | Bridge], capacity: int) -> None:
+def _check_state(entries: Sequence[State], capacity: int) -> None:
     end, last = 0, ""
     for entry in sorted(entries, key=lambda e: e.offset):
-        where = f"{region} {entry.name}"
-        bytes_ = Range(region, entry.offset, entry.offset + table_bytes(entry, where))
+        where = f"state {entry.name}"
+        bytes_ = Range("state", entry.offset, entry.offset + table_bytes(entry, where))
         check_range(bytes_, capacity, where)
         if bytes_.begin < end:
             raise broken("ranges overlap", where, bytes_, f"a begin of at least {end}, the end of {last}")

@@ -33,6 +33,9 @@ def compile_command(
                                                            "ATen instead of its kernel; may be repeated.")] = None,
     without: Annotated[list[str] | None, typer.Option(metavar="PASS", help="Leave this pass out; may be repeated. "
                                                           "`dsv41c passes list` names them.")] = None,
+    break_ops: Annotated[list[str] | None, typer.Option("--break", metavar="OP", help="End the graph at each launch of "
+                         "this op, to look for what a graph hides; may be repeated. `dsv41c explain` names the ops of "
+                         "a plan.")] = None,
     weights: Annotated[str, typer.Option(help="packed, or map: leave the weights in the checkpoint, which "
                                          "`dsv41c run --weights` then needs.")] = "packed",
     plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: to inspect, not to run.")] = False,
@@ -46,7 +49,8 @@ def compile_command(
     options = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs,
                              max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, dtype=dtype,
                              quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
-                             without=tuple(without or ()), plan_only=plan_only, weights=weights)
+                             without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=plan_only,
+                             weights=weights)
     start = time.perf_counter()
     compiled = _compile(checkpoint, output, options, dump_dir)
     result = _result(compiled, output, time.perf_counter() - start)

@@ -20,15 +20,18 @@ def explain_command(
                                              "pass made a launch and of what.")] = None,
     launches: Annotated[bool, typer.Option("--launches", help="Launches of one layer of each kind, and the layers that "
                                            "differ.")] = False,
+    breaks: Annotated[bool, typer.Option("--breaks", help="Segments and breaks of each method, and the bridges that "
+                                         "breaks write.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Count launches, segments, breaks, kernels and memory of an artifact, or say what the passes did."""
     from dsv41c.runtime.manifest import Manifest
+    from dsv41c.runtime.plan import break_facts
     from dsv41c.runtime.plan.explain import explain
     from dsv41c.runtime.plan.layer_launches import layer_launches, lines
     from dsv41c.tools.cli import explain_passes
 
-    _check_one([passes, one_pass is not None, why_not is not None, node is not None, launches])
+    _check_one([passes, one_pass is not None, why_not is not None, node is not None, launches, breaks])
     if passes:
         facts, text = explain_passes.table(artifact)
     elif one_pass is not None:
@@ -40,6 +43,9 @@ def explain_command(
     elif launches:
         facts = layer_launches(Manifest.read(artifact).read_plan())
         text = list(lines(facts))
+    elif breaks:
+        facts = break_facts.break_facts(Manifest.read(artifact).read_plan())
+        text = list(break_facts.lines(facts))
     else:
         facts = explain(Manifest.read(artifact).read_plan())
         text = list(_lines(facts))
@@ -54,7 +60,8 @@ def _check_one(chosen: list[bool]) -> None:
 
     if sum(chosen) > 1:
         raise Dsv41cError("DSV41C-E0901", "options of explain", found=f"{sum(chosen)} questions",
-                          needed="one of --passes, --pass, --why-not, --node and --launches", do="ask one at a time")
+                          needed="one of --passes, --pass, --why-not, --node, --launches and --breaks",
+                          do="ask one at a time")
 
 
 def _lines(facts: Mapping[str, Any]) -> Iterator[str]:

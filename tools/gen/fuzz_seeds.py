@@ -43,6 +43,19 @@ def small_plan() -> schema.Plan:
         (schema.Flow("decode", ("decode",), "nothing"),), (schema.Check((1,), (2,)),))
 
 
+def broken_plan() -> schema.Plan:
+    """The same with its first launch as a break, whose output lies in a bridge."""
+    plan = small_plan()
+    (method,) = plan.methods
+    ((first, second),) = (step.launches for step in method.steps)
+    values = tuple(dataclasses.replace(v, storage=schema.BridgeStorage(1)) if v.name == "x" else v
+                   for v in method.values)
+    bridge = schema.Bridge("decode.x", "float32", (2, 4), 64, schema.StepsLife("decode", 0, 1))
+    steps = (schema.Break("a", "why", (first,)), schema.Segment((second,)))
+    return dataclasses.replace(plan, bridges=(*plan.bridges, bridge), memory=schema.Memory(64, 128, 128, 64, 384),
+                               methods=(dataclasses.replace(method, values=values, steps=steps),))
+
+
 def words_of_plans() -> set[str]:
     """Keys, tags, kinds and operators: the strings that the format gives a meaning to."""
     fields = {f.name for c in vars(schema).values() if isinstance(c, type) and dataclasses.is_dataclass(c)
@@ -70,8 +83,8 @@ def write(folder: Path, target: str, seeds: list[bytes], words: set[str]) -> Non
 
 
 def main(folder: Path) -> None:
-    plan = codec.encode(small_plan())
-    write(folder, "plan", [plan], words_of_plans() | words_in(json.loads(plan)))
+    plans = [codec.encode(small_plan()), codec.encode(broken_plan())]
+    write(folder, "plan", plans, words_of_plans().union(*(words_in(json.loads(plan)) for plan in plans)))
     manifest = json.dumps(_MANIFEST).encode()
     write(folder, "manifest", [manifest], words_in(_MANIFEST))
     header = json.dumps({"__metadata__": {"format": "pt"}, "a": _TENSOR, "b": _TENSOR | {"dtype": "BF16"}}).encode()

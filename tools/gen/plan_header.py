@@ -15,6 +15,7 @@ from dsv41c.runtime.plan.reflection import field_types, tag_of, tagged_cases
 HEADER = Path(__file__).parents[2] / "runtime/cpp/include/dsv41c/plan_generated.h"
 UNIONS: dict[str, object] = {
     "StorageKind": schema.Storage, "ArgumentKind": schema.Argument, "StepKind": schema.Step,
+    "LifeKind": schema.BridgeLife,
     "BodyKind": schema.NativeBody | schema.CompositeBody | schema.CudaBody | schema.SequenceBody,
     "NodeKind": schema.CudaNode, "ParamKind": schema.CudaParam, "LocalKind": schema.Local,
     "TagKind": schema.CallArgument,

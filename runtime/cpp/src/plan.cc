@@ -77,10 +77,22 @@ State read_state(const json& node, const Path& path) {
   return result;
 }
 
+void read_life(const json& node, const Path& path, Bridge& bridge) {
+  const Case found = read_keyed(node, path, plan_format::LIFE_NAMES);
+  bridge.life = static_cast<LifeKind>(found.index);
+  if (bridge.life == LifeKind::flow) return check_true(found.node, found.path);
+  ObjectReader reader(found.node, found.path, keys::StepsLife);
+  bridge.method = reader.string("method");
+  bridge.first = reader.integer("first");
+  bridge.last = reader.integer("last");
+  reader.done();
+}
+
 Bridge read_bridge(const json& node, const Path& path) {
   ObjectReader reader(node, path, keys::Bridge);
   auto result = read_table_entry<Bridge>(reader);
   result.offset = reader.integer("offset");
+  reader.read("life", [&](const json& n, const Path& p) { read_life(n, p, result); });
   reader.done();
   return result;
 }

@@ -14,6 +14,7 @@ namespace dsv41c {
 
 using plan_format::ArgumentKind;  // in, inout, out, none
 using plan_format::BodyKind;      // native, composite, cuda, sequence
+using plan_format::LifeKind;      // flow, steps
 using plan_format::LocalKind;     // arg, temp, view, constant
 using plan_format::NodeKind;      // kernel, copy, memset
 using plan_format::Pads;          // rows, valid, none
@@ -61,6 +62,9 @@ struct Bridge {
   int32_t dtype = 0;
   std::vector<int64_t> sizes;
   int64_t offset = 0;
+  LifeKind life = LifeKind::flow;
+  std::string method;           // steps
+  int64_t first = 0, last = 0;  // steps: of the method, both included
 };
 
 struct Local {

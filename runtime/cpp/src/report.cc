@@ -25,6 +25,8 @@ void count(Json& counts, const char* provider) {
   number = (number.is_null() ? 0 : number.get<int64_t>()) + 1;
 }
 
+int64_t count_steps(const Method& method, StepKind kind) { return std::ranges::count(method.steps, kind, &Step::kind); }
+
 // A launch of a sequence counts as that, because its parts may have several providers.
 Json launches_by_provider(const Method& method, const KernelTable& kernels) {
   Json counts = Json::object();
@@ -57,6 +59,8 @@ std::string render_report(const Executor& executor, double seconds) {
     methods[method.name] = {{"axis", method.axis},
                             {"max_rows", executor.methods_[i]->max_rows()},
                             {"buckets", method.buckets},
+                            {"segments", count_steps(method, StepKind::segment)},
+                            {"breaks", count_steps(method, StepKind::break_)},
                             {"launches", launches_by_provider(method, executor.kernels_)},
                             {"kernels", kernels_by_provider(executor.plan(), method, executor.kernels_)}};
     aten[method.name] = {{"rows", warm.rows}, {"allocations", warm.allocated.count}, {"bytes", warm.allocated.bytes}};

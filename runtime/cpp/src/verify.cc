@@ -7,6 +7,7 @@ namespace dsv41c {
 void verify_plan(const Plan& plan) {
   using namespace verifier;
   check_tables(plan);
+  check_bridges(plan);
   const std::vector<KernelFacts> kernels = check_kernels(plan);
   std::vector<std::vector<Placed>> placed;
   for (const Method& method : plan.methods) placed.push_back(place_values(plan, method, symbol_of(plan, method)));
@@ -17,6 +18,7 @@ void verify_plan(const Plan& plan) {
   }
   std::vector<BridgeUse> uses;
   for (size_t i = 0; i < plan.methods.size(); ++i) uses.push_back(check_dataflow(plan.methods[i], placed[i]));
+  for (size_t i = 0; i < plan.methods.size(); ++i) check_bridge_use(plan, plan.methods[i], placed[i]);
   check_flows(plan, uses);
   check_io(plan, placed);
 }

@@ -62,6 +62,7 @@ struct BridgeUse {
 // Values of the symbol at which everything is checked: the bounds and the buckets, ascending.
 std::vector<int64_t> points_of(const Method& method, const Symbol& symbol);
 void check_tables(const Plan& plan);
+void check_bridges(const Plan& plan);
 std::vector<KernelFacts> check_kernels(const Plan& plan);
 // At one number of rows.
 void check_cuda_body(const Kernel& kernel, const std::string& place, const Symbols& symbols, int64_t scratch_bytes);
@@ -94,6 +95,7 @@ void check_launches(const Plan& plan, const Method& method, const Symbol& symbol
 void check_lifetimes(const Method& method, const std::vector<Placed>& placed);
 void check_disjoint_lives(std::vector<Lifetime> lives);
 BridgeUse check_dataflow(const Method& method, const std::vector<Placed>& placed);
+void check_bridge_use(const Plan& plan, const Method& method, const std::vector<Placed>& placed);
 void check_flows(const Plan& plan, const std::vector<BridgeUse>& uses);
 void check_io(const Plan& plan, const std::vector<std::vector<Placed>>& placed);
 

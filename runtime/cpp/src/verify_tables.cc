@@ -98,17 +98,16 @@ void check_table(const std::vector<Entry>& entries, const std::string& what) {
   }
 }
 
-template <class Entry>
-void check_region(const std::vector<Entry>& entries, Region region, const std::string& what, int64_t capacity) {
-  std::vector<const Entry*> ordered;
-  for (const Entry& entry : entries) ordered.push_back(&entry);
-  std::ranges::stable_sort(ordered, {}, &Entry::offset);
+void check_state(const std::vector<State>& entries, int64_t capacity) {
+  std::vector<const State*> ordered;
+  for (const State& entry : entries) ordered.push_back(&entry);
+  std::ranges::stable_sort(ordered, {}, &State::offset);
   int64_t end = 0;
   std::string last;
-  for (const Entry* entry : ordered) {
-    const auto where = [&] { return what + " " + entry->name; };
+  for (const State* entry : ordered) {
+    const auto where = [&] { return "state " + entry->name; };
     check_offset(entry->offset, plan_format::ALIGNMENT, where);
-    const Range range{region, 0, entry->offset, entry->offset + table_bytes(entry->sizes, entry->dtype, where)};
+    const Range range{Region::state, 0, entry->offset, entry->offset + table_bytes(entry->sizes, entry->dtype, where)};
     check_range(range, capacity, where);
     if (range.begin < end)
       broken("ranges overlap", where, range.text(),
@@ -163,8 +162,7 @@ void check_tables(const Plan& plan) {
   check_table(plan.weights, "weight");
   check_table(plan.state, "state");
   check_table(plan.bridges, "bridge");
-  check_region(plan.state, Region::state, "state", plan.memory.state_bytes);
-  check_region(plan.bridges, Region::bridge, "bridge", plan.memory.bridge_bytes);
+  check_state(plan.state, plan.memory.state_bytes);
   check_methods(plan);
   check_unique(plan.flows, name_of, "flow");
   std::vector<std::string> names;

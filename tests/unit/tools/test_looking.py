@@ -26,7 +26,7 @@ SMALL = {"max_model_len": 64, "block_size": 16, "max_num_seqs": 4, "max_num_batc
 def test_explain_json(artifact: Path, command: Command) -> None:
     result = command("explain", artifact, "--json").json
     assert set(result) == {"schema_version", "path", "target", "required_features", "flows", "methods", "kernels",
-                           "memory", "state"}
+                           "memory", "state", "bridges"}
     plan = json.loads((artifact / "plan.json").read_text())
     kernels = result["kernels"]
     assert kernels["total"] == len(plan["kernels"]) == sum(kernels["by_provider"].values())
@@ -35,6 +35,9 @@ def test_explain_json(artifact: Path, command: Command) -> None:
     memory = dict(result["memory"])
     assert memory.pop("weight_bytes") > 900_000
     assert memory == plan["memory"]
+    assert [(b["name"], b["offset"], b["life"]) for b in result["bridges"]] == [
+        (b["name"], b["offset"], "flow") for b in plan["bridges"]]
+    assert max(b["offset"] + b["bytes"] for b in result["bridges"]) <= memory["bridge_bytes"]
 
 
 def test_explain_counts_every_launch_once(artifact: Path, command: Command) -> None:

@@ -78,6 +78,9 @@ inline constexpr std::string_view ARGUMENT_NAMES[] = {"in", "inout", "out", "non
 enum class StepKind : int32_t { segment, break_ };
 inline constexpr std::string_view STEP_NAMES[] = {"segment", "break"};
 
+enum class LifeKind : int32_t { flow, steps };
+inline constexpr std::string_view LIFE_NAMES[] = {"flow", "steps"};
+
 enum class BodyKind : int32_t { native, composite, cuda, sequence };
 inline constexpr std::string_view BODY_NAMES[] = {"native", "composite", "cuda", "sequence"};
 
@@ -98,7 +101,7 @@ inline constexpr std::string_view TAG_NAMES[] = {"t", "m", "ts", "i", "is", "f",
 namespace keys {
 inline constexpr std::string_view ArgLocal[] = {"index", "dtype", "sizes", "strides"};
 inline constexpr std::string_view Break[] = {"op", "reason", "launches"};
-inline constexpr std::string_view Bridge[] = {"name", "dtype", "sizes", "offset"};
+inline constexpr std::string_view Bridge[] = {"name", "dtype", "sizes", "offset", "life"};
 inline constexpr std::string_view Call[] = {"op", "overload", "args"};
 inline constexpr std::string_view Check[] = {"prompt", "tokens"};
 inline constexpr std::string_view CompositeBody[] = {"locals", "calls"};
@@ -127,6 +130,7 @@ inline constexpr std::string_view Weight[] = {"name", "dtype", "sizes"};
 inline constexpr std::string_view CudaCopy[] = {"target", "source", "bytes"};
 inline constexpr std::string_view CudaMemset[] = {"target", "value", "bytes"};
 inline constexpr std::string_view TensorMapParam[] = {"tensor", "dtype", "sizes", "strides", "box", "element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill"};
+inline constexpr std::string_view StepsLife[] = {"method", "first", "last"};
 }  // namespace keys
 
 struct ErrorCode {
@@ -155,6 +159,7 @@ inline constexpr ErrorCode ERROR_CODES[] = {
     {"DSV41C-E0306", "bad program text", 2},
     {"DSV41C-E0401", "lifetimes overlap", 70},
     {"DSV41C-E0402", "bad buckets", 2},
+    {"DSV41C-E0403", "cut does not cover a method", 70},
     {"DSV41C-E0501", "plan malformed", 5},
     {"DSV41C-E0502", "plan verification failed", 5},
     {"DSV41C-E0503", "unknown feature", 5},
@@ -199,6 +204,7 @@ inline constexpr std::string_view E0305 = "DSV41C-E0305";
 inline constexpr std::string_view E0306 = "DSV41C-E0306";
 inline constexpr std::string_view E0401 = "DSV41C-E0401";
 inline constexpr std::string_view E0402 = "DSV41C-E0402";
+inline constexpr std::string_view E0403 = "DSV41C-E0403";
 inline constexpr std::string_view E0501 = "DSV41C-E0501";
 inline constexpr std::string_view E0502 = "DSV41C-E0502";
 inline constexpr std::string_view E0503 = "DSV41C-E0503";
