@@ -12,6 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dsv41c.compiler.options import CompileOptions
+from dsv41c.runtime.generate import generate
+from dsv41c.runtime.limits import Limits
+from dsv41c.runtime.load import load
+from dsv41c.runtime.requests import Request
 from laws.engines import Engine, Subject
 from laws.suffix_runs import differences, run_suffix
 from oracle.model import OracleModel, Replay
@@ -136,3 +140,32 @@ def test_the_compiled_bound_is_that_of_the_kept_rows(tiny_checkpoint: Path, comp
     want = run_suffix(engines["torch"], subject, TOKENS[:60], 51, 12, 1, compact=True)
     assert got.state == want.state and len(got.logits) > DECODED
     assert all(row.tobytes() == want.logits[position].tobytes() for position, row in got.logits.items())
+
+
+def test_generation_keeps_the_rows_that_were_compiled(tiny_checkpoint: Path,
+                                                      compiled_artifact: Callable[..., Path]) -> None:
+    """Ragged requests that join at different steps, prompts in chunks: the same tokens and logits under compact and
+    mask, as the float64 model's with the same kept rows."""
+    rng = np.random.default_rng(3)
+    prompts = [[int(t) for t in rng.integers(0, 96, n)] for n in (1, 7, 8, 9, 12, 13, 20, 33, 47, 60)]
+    requests = [Request(p, 12, ignore_eos=True, arrival_step=int(rng.integers(0, 6))) for p in prompts]
+    done = {}
+    for mode in ("mask", "compact"):
+        options = {**OPTIONS, "max_num_seqs": 4, "max_num_batched_tokens": 20, "suffix_mode": mode,
+                   "suffix_keep_tokens": 12}
+        artifact = compiled_artifact("tiny", 0, **options)
+        with load(artifact) as runtime:
+            done[mode] = generate(runtime, Limits.read(artifact), requests, keep_logits=True)
+            records = runtime.records()
+        kept = sum(r.rows for r in records if r.method in ("decoder", "decode"))
+        assert (kept < sum(r.rows for r in records if r.method in ("encoder", "decode"))) == (mode == "compact")
+    oracle = OracleModel(tiny_checkpoint)
+    for prompt, mask, compact in zip(prompts, done["mask"], done["compact"], strict=True):
+        assert mask.tokens == compact.tokens
+        assert mask.logits is not None and compact.logits is not None
+        assert mask.logits.tobytes() == compact.logits.tobytes()
+        state = oracle.new_state()
+        rows = [oracle.forward(state, prompt, replay=Replay("compact", len(prompt), 12))[-1:],
+                *(oracle.forward(state, [t]) for t in compact.tokens[:-1])]
+        error = np.linalg.norm(compact.logits - np.concatenate(rows), axis=1)
+        assert (error / np.linalg.norm(np.concatenate(rows), axis=1)).max() <= 1e-5
