@@ -99,8 +99,10 @@ void UploadCheck::check_kept(const dsv41c_step_inputs& inputs) const {
     const bool gap = first_of_slot ? !(row[FLAGS] & START) && gap_[static_cast<size_t>(row[SLOT])] : !was_kept;
     next += kept;
     if (!first_of_slot && was_kept && !kept)
-      refuse("keep_rows", "row " + std::to_string(i - 1) + " of slot " + std::to_string(row[SLOT]) + " and not row " +
-             std::to_string(i), "the last rows of a slot in the step", "correct the list; no state was changed");
+      refuse("keep_rows",
+             "row " + std::to_string(i - 1) + " of slot " + std::to_string(row[SLOT]) + " and not row " +
+                 std::to_string(i),
+             "the last rows of a slot in the step", "correct the list; no state was changed");
     if (row[FLAGS] & FLOOR && !kept)
       refuse_row(i, "FLAGS", row[FLAGS], "FLOOR (8) on kept rows only: the decoder's windows begin there");
     if (kept && gap && !(row[FLAGS] & FLOOR))

@@ -18,7 +18,7 @@ class UploadCheck {
   explicit UploadCheck(Limits limits);
 
   const Limits& limits() const { return limits_; }
-  void check(const dsv41c_step_inputs& inputs);  // E0801 names row and field
+  void check(const dsv41c_step_inputs& inputs);     // E0801 names row and field
   void accepted(const dsv41c_step_inputs& inputs);  // the checked step is going to run
   // E0801 where steps could not run on these contents of a state tensor.
   void check_written(const State& state, const void* data) const;
