@@ -12,7 +12,7 @@ from dsv41c.compiler.model.draft import DraftModel, Drafts
 from dsv41c.compiler.model.scope import TensorTree
 from dsv41c.compiler.model.state import make_state, state_specs
 from dsv41c.compiler.model.transformer import Transformer
-from dsv41c.compiler.ops.rows import UploadColumn
+from dsv41c.compiler.ops.rows import RowFlag, UploadColumn
 from dsv41c.compiler.options import CompileOptions
 
 START = 1
@@ -44,11 +44,21 @@ class EagerModel:
         """Greedy tokens of one request in one slot, the prompt in one step."""
         tokens: list[int] = []
         upload = request_rows(slot, prompt, 0, self.options)
+        keep = self._kept(upload)
         while len(tokens) < num_tokens:
-            _, greedy = self.step(upload, None, np.array([len(upload) - 1], dtype=np.int32))
+            _, greedy = self.step(upload, keep, np.array([len(upload if keep is None else keep) - 1], dtype=np.int32))
             tokens.append(int(greedy[0]))
+            keep = None
             upload = request_rows(slot, tokens[-1:], len(prompt) + len(tokens) - 1, self.options)
         return tokens
+
+    def _kept(self, upload: np.ndarray) -> np.ndarray | None:
+        """Rows of a whole prompt that the decoder keeps; None: all. Marks the row where its windows begin."""
+        first = max(len(upload) - (self.options.suffix_keep_tokens or len(upload)), 0)
+        if first:
+            upload[first, UploadColumn.FLAGS] |= RowFlag.FLOOR
+        is_compact = self.options.suffix_mode == "compact"
+        return np.arange(first, len(upload), dtype=np.int32) if first and is_compact else None
 
     def draft(self, slots: Sequence[int], golden: Sequence[int]) -> Drafts:
         """Greedy drafts for the newest sampled token `golden[i]` of each slot, whose position is not committed yet."""

@@ -20,12 +20,20 @@ def build_methods(captured: Captured, options: CompileOptions) -> Program:
     stage = _stages(captured.graph)
     _check_effect_order(captured.graph, stage)
     most, seqs = options.max_num_batched_tokens, options.max_num_seqs
-    cut = [("encoder", "rows", Symbol("T", 1, most)), ("decoder", "kept_rows", Symbol("R", 1, most)),
+    cut = [("encoder", "rows", Symbol("T", 1, most)), ("decoder", "kept_rows", Symbol("R", 1, _most_kept(options))),
            ("head", "output_rows", Symbol("L", 1, seqs))]
     methods = {"decode": _whole(captured, "decode", "rows", Symbol("D", 1, seqs))}
     for index, (name, axis, symbol) in enumerate(cut):
         methods[name] = _piece(captured, name, axis, symbol, index, stage)
     return Program(methods)
+
+
+def _most_kept(options: CompileOptions) -> int:
+    """Rows of a step that the decoder may see: all, or of each request the kept end of its prompt."""
+    most = options.max_num_batched_tokens
+    if options.suffix_mode != "compact":
+        return most
+    return min(most, options.max_num_seqs * (options.suffix_keep_tokens or 1))
 
 
 def build_draft_method(captured: Captured, options: CompileOptions) -> Method:

@@ -18,6 +18,8 @@ from dsv41c.runtime.plan.format import TARGETS
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 QUANTIZERS = ("off", "fake")
 WEIGHTS = ("packed", "map")
+SUFFIX_MODES = ("off", "mask", "compact")
+KEEP_BEYOND_WINDOW = 12  # rows that the decoder keeps by default beside a window, for rollback
 _LISTS = ("fallback", "without", "breaks")  # options of many names, written with blanks between them
 DEFAULT_MAX_MODEL_LEN = 4096
 
@@ -37,6 +39,8 @@ class CompileOptions:
     without: tuple[str, ...] = ()  # passes to leave out
     breaks: tuple[str, ...] = ()  # ops that end a graph although they could be captured
     plan_only: bool = False
+    suffix_mode: str = "off"  # compact: the decoder runs on the last rows of a prompt; mask: on all, and sees those
+    suffix_keep_tokens: int | None = None  # last rows of a prompt that the decoder keeps; None: window + 12, off: 0
     weights: str = "packed"  # map: leave them in the checkpoint's shards, which the executor is then given
 
     def resolved(self, config: ModelConfig) -> CompileOptions:
@@ -45,6 +49,9 @@ class CompileOptions:
         if length is None:
             length = min(config.max_position_embeddings, DEFAULT_MAX_MODEL_LEN)
         options = dataclasses.replace(self, max_model_len=length)
+        if self.suffix_keep_tokens is None:
+            keep = 0 if self.suffix_mode == "off" else config.sliding_window + KEEP_BEYOND_WINDOW
+            options = dataclasses.replace(options, suffix_keep_tokens=keep)
         options.check(config)
         return options
 
@@ -55,6 +62,7 @@ class CompileOptions:
         _need(self.target in TARGETS, "--target", self.target, f"one of {', '.join(TARGETS)}")
         _need(self.weights in WEIGHTS, "--weights", self.weights, f"one of {', '.join(WEIGHTS)}")
         _need(not self.fallback or self.target != "cpu", "--fallback", self.fallback, "a CUDA target")
+        self._check_suffix(config)
         limit = config.max_position_embeddings
         _need(2 <= length <= limit, "--max-model-len", length,
               f"2 (one prompt token and one new one) to {limit} (max_position_embeddings)")
@@ -65,6 +73,15 @@ class CompileOptions:
         even = all(self.block_size % r == 0 for r in ratios)
         _need(1 <= self.block_size <= 65536 and even, "--block-size", self.block_size,
               f"a multiple of every compress ratio ({sorted(set(ratios))}), at most 65536")
+
+    def _check_suffix(self, config: ModelConfig) -> None:
+        _need(self.suffix_mode in SUFFIX_MODES, "--suffix-mode", self.suffix_mode, f"one of {', '.join(SUFFIX_MODES)}")
+        keep, window = self.suffix_keep_tokens or 0, config.sliding_window
+        if self.suffix_mode == "off":
+            _need(keep == 0, "--suffix-keep-tokens", keep, "--suffix-mode mask or compact with it")
+        else:
+            _need(keep >= window, "--suffix-keep-tokens", keep, f"at least {window}: the rows of a window, which the "
+                  "token behind the prompt sees")
 
     @property
     def torch_dtype(self) -> torch.dtype:

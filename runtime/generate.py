@@ -36,8 +36,7 @@ def generate(executor: StepExecutor, limits: Limits, requests: Sequence[Request]
     batch = _Batch(limits, requests)
     while (active := batch.admit()):
         parts = choose_parts(active, limits.max_num_batched_tokens)
-        upload, logit_rows = step_rows(parts, limits)
-        executor.step(upload, np.arange(len(upload), dtype=np.int32), logit_rows, eager)
+        executor.step(*step_rows(parts, limits), eager)
         chosen = [part.active for part in parts if part.gives_token]
         for part in parts:
             part.active.position += part.count

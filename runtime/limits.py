@@ -11,7 +11,8 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 
 @dataclass(frozen=True)
 class Limits:
-    """Lengths in tokens. `eos_ids` end a request unless it ignores them."""
+    """Lengths in tokens. `eos_ids` end a request unless it ignores them. Of a prompt, the decoder keeps the last
+    `suffix_keep_tokens` rows and sees no window before them (0: all); `runs_all_rows` if it runs on the others too."""
 
     max_model_len: int
     max_num_seqs: int
@@ -19,12 +20,20 @@ class Limits:
     block_size: int
     vocab_size: int
     eos_ids: frozenset[int]
+    suffix_keep_tokens: int = 0
+    runs_all_rows: bool = True
 
     @classmethod
     def read(cls, artifact: Path) -> Limits:
         manifest = Manifest.read(artifact)
         names = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size")
-        return cls(*(manifest.integer_option(name) for name in names), _vocab_size(artifact), _eos_ids(artifact))
+        return cls(*(manifest.integer_option(name) for name in names), _vocab_size(artifact), _eos_ids(artifact),
+                   manifest.integer_option("suffix_keep_tokens", least=0),
+                   manifest.options.get("suffix_mode") != "compact")
+
+    def first_kept(self, prompt_length: int) -> int:
+        """The first position whose row the decoder keeps; anchored at the prompt's end, whatever its chunks."""
+        return max(prompt_length - self.suffix_keep_tokens, 0) if self.suffix_keep_tokens else 0
 
     @property
     def pages_per_slot(self) -> int:

@@ -82,7 +82,8 @@ class Runtime:
     def step(self, upload: Array, keep_rows: Array, logit_rows: Array, eager: bool = False) -> None:
         """Run one step: upload int32 [n, 5]; keep_rows index its rows, logit_rows index the kept rows.
 
-        In this version keep_rows must be all rows: a decoder that skips rows would need bounded replay.
+        keep_rows are all rows unless the artifact was compiled with --suffix-mode mask or compact; then a slot's last
+        rows may be kept alone, and the first of them carries FLOOR (8) in FLAGS.
         On a CUDA target it returns once the work is on the device's stream.
         """
         inputs, _ = _step_inputs(upload, keep_rows, logit_rows, eager)

@@ -54,9 +54,9 @@ class Manifest:
             raise _malformed(self.path / NAME, "no object under options")
         return options
 
-    def integer_option(self, name: str) -> int:
+    def integer_option(self, name: str, least: int = 1) -> int:
         value = self.options.get(name)
-        if type(value) is not int or value < 1:
+        if type(value) is not int or value < least:
             raise _malformed(self.path / NAME, f"option {name} = {value!r}")
         return value
 

@@ -12,6 +12,7 @@ from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.requests import Request
 
 START = 1  # FLAGS bit: the slot begins at position 0
+FLOOR = 8  # FLAGS bit: the decoder's windows begin at this row
 ON_DEVICE = -1  # TOKEN: the one that the slot's last step chose
 NO_PAGE = -1
 Int32 = npt.NDArray[np.int32]
@@ -59,11 +60,18 @@ def choose_parts(active: Sequence[ActiveRequest], max_rows: int) -> list[Part]:
     return parts
 
 
-def step_rows(parts: Sequence[Part], limits: Limits) -> tuple[Int32, Int32]:
-    """upload int32 `[n, 5]`, and the rows whose logits are wanted: the last row of each part that gives a token."""
+def step_rows(parts: Sequence[Part], limits: Limits) -> tuple[Int32, Int32, Int32]:
+    """upload int32 `[n, 5]`; the rows that the decoder keeps; of these the ones whose logits are wanted: the last row
+    of each part that gives a token."""
     upload = np.concatenate([_rows(part, limits) for part in parts])
+    positions = np.concatenate([part.active.position + np.arange(part.count) for part in parts])
+    first_kept = np.repeat([limits.first_kept(len(part.active.request.prompt_ids)) for part in parts],
+                           [part.count for part in parts])
+    upload[(positions == first_kept) & (positions > 0), 3] |= FLOOR
+    kept = positions >= first_kept if not limits.runs_all_rows else np.ones(len(upload), bool)
     ends = np.cumsum([part.count for part in parts]) - 1
-    return upload, ends[[part.gives_token for part in parts]].astype(np.int32)
+    asked = ends[[part.gives_token for part in parts]]
+    return upload, np.flatnonzero(kept).astype(np.int32), (np.cumsum(kept)[asked] - 1).astype(np.int32)
 
 
 def _rows(part: Part, limits: Limits) -> Int32:

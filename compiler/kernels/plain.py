@@ -11,8 +11,8 @@ from dsv41c.compiler.kernels.signature import CudaSource, Signature, Unsupported
 from dsv41c.compiler.ops.spec import OpSpec
 
 _FAMILIES: Sequence[tuple[Any, Sequence[str]]] = (
-    (plain_rows, ("row_table", "take_row_table", "take_rows", "greedy_token", "embed_expand", "rms_norm", "rotary",
-                  "quantize_fp8", "quantize_fp4_index", "quantize_fp4_kv")),
+    (plain_rows, ("row_table", "take_row_table", "window_floor", "take_rows", "greedy_token", "embed_expand",
+                  "rms_norm", "rotary", "quantize_fp8", "quantize_fp4_index", "quantize_fp4_kv")),
     (plain_dense, ("linear", "grouped_linear", "mhc_collapse", "stream_mean", "mhc_post", "mhc_mix", "mega_gate",
                    "moe_route", "moe_experts", "swiglu", "combine_experts")),
     (plain_attention, ("window_attention", "draft_attention", "sparse_attention", "window_commit", "entry_store",

@@ -26,6 +26,12 @@ def take_row_table(s: Signature) -> CudaSource:
     return CudaSource((by_row("take_row_table", constants, bindings, 1, _SCAN_THREADS),))
 
 
+def window_floor(s: Signature) -> CudaSource:
+    bindings: Bindings = {"rows": s.tensors("rows")["rows"], "floors": s.tensors("window_floor")["window_floor"],
+                          "table": s.output(), "count": Int32(s.count("rows"))}
+    return CudaSource((by_row("window_floor", {}, bindings, 1, _SCAN_THREADS),))
+
+
 def take_rows(s: Signature) -> CudaSource:
     row_bytes = s.dtype("x").itemsize
     for dim in range(1, len(s.shape("x").sizes)):

@@ -32,6 +32,8 @@ def state_specs(config: ModelConfig, options: CompileOptions, backtrack: int, dr
         StateSpec("page_table", torch.int32, (slots, options.pages_per_slot), fill=pages - 1),
         StateSpec("token_ring", torch.int32, (slots, max(config.engram_max_ngram_size - 1, 1) + backtrack)),
     ]
+    if options.suffix_mode != "off":
+        specs.append(StateSpec("window_floor", torch.int32, (slots,)))
     for layer in range(config.num_hidden_layers):
         specs.append(StateSpec(f"window_{layer}", act, (slots, window, config.head_dim)))
         if layer in config.kv_source_layer_ids:

@@ -76,6 +76,8 @@ class Transformer(nn.Module):
         x = collapsed(self.config, streams, weights("attn_norm.weight"))
         compress(self.config, self.numerics, layer, weights.below("attn"), x, step)
         rows = OPS.take_row_table(step.rows, keep_rows, self.options.max_num_seqs, SUFFIX)
+        if self.options.suffix_mode != "off":
+            rows = OPS.window_floor(rows, step.state("window_floor"))
         taken = OPS.take_rows(streams[0], keep_rows, SUFFIX), OPS.take_rows(streams[1], keep_rows, SUFFIX)
         return StepRows(rows, step.state, step.constants), taken
 

@@ -38,6 +38,7 @@ class RowFlag(enum.IntEnum):
     START = 1  # the slot starts over at position 0
     IMAGE = 2  # image-like id
     PAD = 4
+    FLOOR = 8  # the decoder's windows of the slot begin here: rows before it were not computed
 
 
 class Row(NamedTuple):
@@ -121,6 +122,19 @@ def _take_row_table(rows: Tensor, index: Tensor, num_slots: int, boundary: str) 
     return torch.tensor(table, dtype=torch.int32)
 
 
+def _window_floor_fake(rows: Tensor, window_floor: Tensor) -> Tensor:
+    return torch.empty_like(rows)
+
+
+def _window_floor(rows: Tensor, window_floor: Tensor) -> Tensor:
+    table: list[Row] = []
+    for row in read_rows(rows):
+        if not row.pad and (row.position == 0 or row.flags & RowFlag.FLOOR):
+            window_floor[row.slot] = row.position
+        table.append(row if row.pad else row._replace(floor=int(window_floor[row.slot])))
+    return torch.tensor(table, dtype=torch.int32)
+
+
 def _take_rows_fake(x: Tensor, index: Tensor, boundary: str) -> Tensor:
     return x.new_empty((index.shape[0], *x.shape[1:]))
 
@@ -157,6 +171,12 @@ SPECS: tuple[OpSpec, ...] = (
         schema="(Tensor rows, Tensor index, int num_slots, str boundary) -> Tensor",
         capture=CaptureClass.CAPTURE, pads=PadRule.TABLE, tie_order=None,
         fake=_take_row_table_fake, reference=_take_row_table, native=NativeBody("take_row_table"),
+    ),
+    OpSpec(
+        name="window_floor",
+        schema="(Tensor rows, Tensor(a!) window_floor) -> Tensor",
+        capture=CaptureClass.CAPTURE, pads=PadRule.TABLE, tie_order=None,
+        fake=_window_floor_fake, reference=_window_floor, native=NativeBody("window_floor"),
     ),
     OpSpec(
         name="take_rows",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dsv41c.compiler.ops.rows import RowColumn, RowFlag
 from dsv41c.tools.bench.op_case import NUM_SLOTS, PAD_FLAGS, Case, integers, normal, page_table, row_table
 
 F32, BF16 = torch.float32, torch.bfloat16
@@ -30,7 +31,18 @@ def _tables() -> list[Case]:
     index = torch.tensor([0, 2, -1, 4, 5, 7, -1, 99, 9], dtype=torch.int32)
     return [Case("row_table", "mixed", (upload, *state, 8), ("upload",), True, judge_pads=True), _long_table(2100),
             Case("take_row_table", "mixed", (rows, index, NUM_SLOTS, "suffix"), ("index",), True, judge_pads=True),
-            Case("take_row_table", "all", (rows, torch.arange(len(rows)).int(), NUM_SLOTS, "suffix"), ("index",), True)]
+            Case("take_row_table", "all", (rows, torch.arange(len(rows)).int(), NUM_SLOTS, "suffix"), ("index",), True),
+            *_floors(rows)]
+
+
+def _floors(rows: torch.Tensor) -> list[Case]:
+    """Floors that the state holds, that flagged rows move, and of a slot that begins."""
+    flagged, held = rows.clone(), torch.tensor([3, 5, 7, 0], dtype=torch.int32)
+    flagged[::3, RowColumn.FLAGS] |= RowFlag.FLOOR
+    long = row_table((0, 0, 1000), (1, 5, 3), (2, 40, 1097))  # more rows than the block has threads
+    long[777::500, RowColumn.FLAGS] |= RowFlag.FLOOR
+    return [Case("window_floor", name, (table, held), ("rows",), True, judge_pads=True)
+            for name, table in (("held", rows), ("moved", flagged), ("2100 rows", long))]
 
 
 def _long_table(count: int) -> Case:

@@ -41,6 +41,11 @@ def compile_command(
     plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: to inspect, not to run.")] = False,
     dump_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write the program as text before and after "
                                                   "each pass, and index.html that shows the differences.")] = None,
+    suffix_mode: Annotated[str, typer.Option(metavar="off|mask|compact", help="Bounded replay: the decoder half runs "
+                                             "on the last rows of a prompt (compact), or on all of them but sees only "
+                                             "the last (mask, to compare with).")] = "off",
+    suffix_keep_tokens: Annotated[int | None, typer.Option(metavar="K", help="Rows of a prompt that the decoder half "
+                                                           "keeps; default: a window + 12.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Compile a checkpoint to an artifact."""
@@ -50,7 +55,7 @@ def compile_command(
                              max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, dtype=dtype,
                              quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
                              without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=plan_only,
-                             weights=weights)
+                             weights=weights, suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens)
     start = time.perf_counter()
     compiled = _compile(checkpoint, output, options, dump_dir)
     result = _result(compiled, output, time.perf_counter() - start)

@@ -4,7 +4,7 @@
 #include "numbers.h"
 
 enum RowColumn { SLOT, POSITION, BASE, FIRST_ROW, COUNT, TOKEN, FLOOR, FLAGS, ROW_COLUMNS };
-enum RowFlag { START = 1, IMAGE = 2, PAD = 4 };
+enum RowFlag { START = 1, IMAGE = 2, PAD = 4, FLOOR_HERE = 8 };
 
 struct Row {
   const int* columns;

@@ -56,6 +56,7 @@ void Executor::step(const dsv41c_step_inputs& inputs) {
 
 void Executor::run_step(const dsv41c_step_inputs& inputs) {
   const LoadedFlow& flow = choose_flow(inputs);
+  upload_check_.accepted(inputs);
   last_flow_ = &flow;
   for (size_t index : flow.methods) last_rows_[index] = 0;
   backend_->begin_step();

@@ -97,7 +97,9 @@ Limits limits_of(const Plan& plan, const std::function<const int32_t*(const Stat
   const State* position = find_state(plan, "slot_position", 1);
   const State* pages = find_state(plan, "page_table", 2);
   const State* token = find_state(plan, "slot_token", 1);
-  check_slots({position, token, pages});
+  const State* floor = find_state(plan, "window_floor", 1);
+  check_slots({position, token, pages, floor});
+  limits.skips_rows = floor && position;
   limits.slot_position = address(position);
   limits.slot_token = address(token);
   limits.page_table = address(pages);

@@ -45,13 +45,13 @@ void check_list(const char* name, const int32_t* list, int64_t count) {
     refuse(name, "a null pointer and " + std::to_string(count) + " entries", "a valid pointer", "correct the call");
 }
 
-// A row that the decoder skips leaves its windows with an earlier request's keys: until they are replayed, it runs
-// on every row.
+// Without floors, the windows of a skipped row would show an earlier request's keys.
 void check_all_kept(const dsv41c_step_inputs& inputs) {
   if (inputs.num_keep == inputs.num_rows) return;
   refuse("keep_rows", std::to_string(inputs.num_keep) + " of " + std::to_string(inputs.num_rows) + " rows",
-         "all rows of the upload: bounded replay is not in this version",
-         "keep every row and choose among them with logit_rows; no state was changed");
+         "all rows of the upload: the artifact was compiled with --suffix-mode off",
+         "keep every row and choose among them with logit_rows, or compile with --suffix-mode compact; no state was "
+         "changed");
 }
 
 // What a state tensor may hold; empty when the plan does not say.
@@ -66,7 +66,8 @@ struct StateRange {
 UploadCheck::UploadCheck(Limits limits)
     : limits_(limits),
       seen_(static_cast<size_t>(limits.slots.value_or(0))),
-      uses_(static_cast<size_t>(limits.page_table && limits.block_size ? limits.pages.value_or(0) : 0)) {}
+      uses_(static_cast<size_t>(limits.page_table && limits.block_size ? limits.pages.value_or(0) : 0)),
+      gap_(static_cast<size_t>(limits.skips_rows ? limits.slots.value_or(0) : 0)) {}
 
 void UploadCheck::check(const dsv41c_step_inputs& inputs) {
   if (inputs.reserved != 0)
@@ -79,8 +80,44 @@ void UploadCheck::check(const dsv41c_step_inputs& inputs) {
   ++step_;
   for (int64_t first = 0; first < inputs.num_rows;) first = check_group(inputs.upload, first, inputs.num_rows);
   check_ascending("keep_rows", inputs.keep_rows, inputs.num_keep, inputs.num_rows);
-  check_all_kept(inputs);
+  if (limits_.skips_rows)
+    check_kept(inputs);
+  else
+    check_all_kept(inputs);
   check_ascending("logit_rows", inputs.logit_rows, inputs.num_logit_rows, inputs.num_keep);
+}
+
+// The kept rows of a slot are its last ones of the step. Where rows before them were skipped, in this step or an
+// earlier one, the first of them says that the windows begin there.
+void UploadCheck::check_kept(const dsv41c_step_inputs& inputs) const {
+  int64_t next = 0;  // of keep_rows
+  for (int64_t i = 0; i < inputs.num_rows; ++i) {
+    const int32_t* row = inputs.upload + i * NUM_UPLOAD_COLUMNS;
+    const bool kept = next < inputs.num_keep && inputs.keep_rows[next] == i;
+    const bool first_of_slot = i == 0 || row[SLOT] != row[SLOT - NUM_UPLOAD_COLUMNS];
+    const bool was_kept = next > 0 && inputs.keep_rows[next - 1] == i - 1;
+    const bool gap = first_of_slot ? !(row[FLAGS] & START) && gap_[static_cast<size_t>(row[SLOT])] : !was_kept;
+    next += kept;
+    if (!first_of_slot && was_kept && !kept)
+      refuse("keep_rows",
+             "row " + std::to_string(i - 1) + " of slot " + std::to_string(row[SLOT]) + " and not row " +
+                 std::to_string(i),
+             "the last rows of a slot in the step", "correct the list; no state was changed");
+    if (row[FLAGS] & FLOOR && !kept)
+      refuse_row(i, "FLAGS", row[FLAGS], "FLOOR (8) on kept rows only: the decoder's windows begin there");
+    if (kept && gap && !(row[FLAGS] & FLOOR))
+      refuse_row(i, "FLAGS", row[FLAGS], "FLOOR (8) on the first kept row behind rows that were not kept");
+  }
+}
+
+void UploadCheck::accepted(const dsv41c_step_inputs& inputs) {
+  if (!limits_.skips_rows) return;
+  int64_t next = 0;
+  for (int64_t i = 0; i < inputs.num_rows; ++i) {
+    const bool kept = next < inputs.num_keep && inputs.keep_rows[next] == i;
+    next += kept;
+    gap_[static_cast<size_t>(inputs.upload[i * NUM_UPLOAD_COLUMNS + SLOT])] = !kept;
+  }
 }
 
 // Kernels take these numbers as indices, unchecked.
@@ -91,6 +128,7 @@ void UploadCheck::check_written(const State& state, const void* data) const {
   const StateRange ranges[] = {{"slot_position", 0, last_position},
                                {"slot_token", -1, limits_.vocabulary},
                                {"token_ring", -1, limits_.vocabulary},
+                               {"window_floor", 0, last_position},
                                {"page_table", 0, pages_end}};
   const auto range = std::ranges::find(ranges, state.name, &StateRange::name);
   if (range == std::end(ranges) || state.dtype != DSV41C_INT32) return;
@@ -108,8 +146,10 @@ void UploadCheck::check_row(const int32_t* row, int64_t index) const {
   check_range(index, "SLOT", row[SLOT], 0, limits_.slots);
   check_range(index, "TOKEN", row[TOKEN], limits_.slot_token ? -1 : 0, limits_.vocabulary);
   check_range(index, "PAGE", row[PAGE], -1, limits_.pages);
-  if (row[FLAGS] & ~(START | IMAGE))
-    refuse_row(index, "FLAGS", row[FLAGS], "START (1) and IMAGE (2) only; the executor adds pad rows itself");
+  if (row[FLAGS] & ~(START | IMAGE | (limits_.skips_rows ? FLOOR : 0)))
+    refuse_row(index, "FLAGS", row[FLAGS],
+               std::string("START (1), IMAGE (2)") + (limits_.skips_rows ? " and FLOOR (8)" : "") +
+                   " only; the executor adds pad rows itself");
   if (row[TOKEN] == -1) {
     const int32_t held = limits_.slot_token[row[SLOT]];
     if (held < 0 || (limits_.vocabulary && held >= *limits_.vocabulary))

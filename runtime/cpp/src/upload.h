@@ -10,7 +10,7 @@
 namespace dsv41c {
 
 enum UploadColumn { SLOT, OFFSET, TOKEN, FLAGS, PAGE, NUM_UPLOAD_COLUMNS };
-enum RowFlag { START = 1, IMAGE = 2 };
+enum RowFlag { START = 1, IMAGE = 2, FLOOR = 8 };
 
 // Keeps one mark per slot and page, so that checking allocates nothing.
 class UploadCheck {
@@ -18,7 +18,8 @@ class UploadCheck {
   explicit UploadCheck(Limits limits);
 
   const Limits& limits() const { return limits_; }
-  void check(const dsv41c_step_inputs& inputs);  // E0801 names row and field
+  void check(const dsv41c_step_inputs& inputs);     // E0801 names row and field
+  void accepted(const dsv41c_step_inputs& inputs);  // the checked step is going to run
   // E0801 where steps could not run on these contents of a state tensor.
   void check_written(const State& state, const void* data) const;
 
@@ -41,11 +42,13 @@ class UploadCheck {
   int64_t check_group(const int32_t* upload, int64_t first, int64_t num_rows);  // returns its end
   int64_t base_of(const int32_t* head, int64_t first) const;
   void check_page(const int32_t* row, int64_t index, int64_t position, Group& group);
+  void check_kept(const dsv41c_step_inputs& inputs) const;
   int64_t page_before(int64_t index, int64_t position, const Group& group) const;
 
   Limits limits_;
   std::vector<uint64_t> seen_;  // the last step that used the slot
   std::vector<Use> uses_;       // the last use of each page
+  std::vector<uint8_t> gap_;    // of each slot: its last rows were not kept
   uint64_t step_ = 0;
 };
 

@@ -132,7 +132,7 @@ def test_decoder_runs_on_every_row(runtime: Runtime, keep: list[int]) -> None:
     upload = upload_of(rows_of(0, [1, 2, 3], base=2), rows_of(1, [1], base=2))
     error = refused(runtime, upload, np.array(keep, np.int32), np.zeros(0, np.int32))
     assert (error.subject, error.found) == ("keep_rows", f"{len(keep)} of 4 rows")
-    assert "bounded replay is not in this version" in error.needed
+    assert "--suffix-mode off" in error.needed
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ typedef struct dsv41c_load_options {
   const char* weights;     /* checkpoint directory, for an artifact that maps its weights; null for others */
 } dsv41c_load_options;
 
-/* Lists of rows: keep_rows index rows of the upload, logit_rows index the kept rows; both strictly ascending. In this
- * version keep_rows must be all rows of the upload: a decoder that skips rows would need bounded replay. */
+/* Lists of rows: keep_rows index rows of the upload, logit_rows index the kept rows; both strictly ascending.
+ * keep_rows are all rows of the upload unless the plan has window floors (--suffix-mode mask or compact). */
 typedef struct dsv41c_step_inputs {
   const int32_t* upload; /* [num_rows, 5]: SLOT OFFSET TOKEN FLAGS PAGE */
   int64_t num_rows;

@@ -120,6 +120,30 @@ class TakeRowTable final : public Kernel {
   int32_t num_slots_;
 };
 
+// rows [R,8], window_floor [S+1] (written) -> rows [R,8] with the slot's floor, which a flagged row moves
+class WindowFloor final : public Kernel {
+ public:
+  explicit WindowFloor(const Attributes&) {}
+
+  void check(const Call& c) const override {
+    require_rows(c.tensors.at(0), c.tensors[0].sizes[0]);
+    require(c.tensors.at(1), "window_floor", {DSV41C_INT32}, 1);
+    require_rows(c.tensors.at(2), c.tensors[0].sizes[0]);
+  }
+
+  void run(const Call& c) const noexcept override {
+    for (int64_t i = 0; i < c.tensors[0].sizes[0]; ++i) {
+      const Row row = row_at(c.tensors[0], i);
+      int32_t* out = data<int32_t>(c.tensors[2]) + i * NUM_ROW_COLUMNS;
+      std::memcpy(out, row.columns, NUM_ROW_COLUMNS * sizeof(int32_t));
+      if (row.pad()) continue;
+      int32_t* floor = data<int32_t>(c.tensors[1]) + row.slot(c.tensors[1]);
+      if (row[POSITION] == 0 || row[FLAGS] & FLOOR_HERE) *floor = row.columns[POSITION];
+      out[FLOOR] = *floor;
+    }
+  }
+};
+
 // logits [T,V], rows, slot_token [S+1] (written) -> token [T]; the last row of a slot sets its token
 class GreedyToken final : public Kernel {
  public:
@@ -169,6 +193,7 @@ std::vector<Entry> row_entries() {
       {"row_table", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<RowTable>(a); }},
       {"take_row_table",
        [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<TakeRowTable>(a); }},
+      {"window_floor", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<WindowFloor>(a); }},
       {"greedy_token", [](const Attributes& a) -> std::unique_ptr<Kernel> { return std::make_unique<GreedyToken>(a); }},
   };
 }

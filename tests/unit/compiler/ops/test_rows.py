@@ -127,6 +127,29 @@ def test_taking_all_rows_changes_nothing_and_foreign_indices_are_pads() -> None:
         ]
 
 
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_floors_follow_slots_over_steps(data: st.DataObject) -> None:
+    """A row sees the position of the last flagged row of its slot up to itself, or of position 0."""
+    held = [torch.tensor([90, 91, 92, 93], dtype=torch.int32) for _ in range(2)]
+    floors: dict[int, int] = {}
+    for step in data.draw(schedules(LENGTHS)):
+        rows = step_rows(step)
+        live = rows[:, RowColumn.FLAGS] & RowFlag.PAD == 0
+        flagged = torch.tensor(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))))
+        rows[:, RowColumn.FLAGS] |= torch.where(live & flagged, int(RowFlag.FLOOR), 0).int()
+        want = rows.clone()
+        for row, is_live in zip(want, live, strict=True):
+            slot, position = int(row[RowColumn.SLOT]), int(row[RowColumn.POSITION])
+            if is_live and (position == 0 or row[RowColumn.FLAGS] & RowFlag.FLOOR):
+                floors[slot] = position
+            if is_live:
+                row[RowColumn.FLOOR] = floors.get(slot, 90 + slot)
+        for call, state in zip(bodies("window_floor"), held, strict=True):
+            assert torch.equal(call(rows, state), want)
+            assert state.tolist() == [floors.get(slot, 90 + slot) for slot in range(NUM_SLOTS + 1)]
+
+
 def test_take_rows_gives_row_0_to_pads() -> None:
     x = normal(0, 4, 3, 2)
     taken = OPS["take_rows"].reference(x, torch.tensor([2, -1, 3], dtype=torch.int32), "head")
@@ -170,6 +193,7 @@ def test_fakes() -> None:
     cases = {
         "row_table": (upload_of((Chunk(0, 0, 2),)), *fresh_state(), BLOCK),
         "take_row_table": (rows, index, 3, "head"),
+        "window_floor": (rows, fresh_state()[0]),
         "take_rows": (normal(0, 2, 3), index, "head"),
         "greedy_token": (normal(0, 2, 5), rows, fresh_state()[0]),
     }
