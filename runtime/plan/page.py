@@ -7,10 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsv41c.runtime.plan.arena_lives import peak_bytes
 from dsv41c.runtime.plan.explain import explain, places
 from dsv41c.runtime.plan.layer_launches import layer_kinds
-from dsv41c.runtime.plan.memory_classes import memory_by_class
 from dsv41c.runtime.plan.page_map import Painter, memory_map, size_text
 from dsv41c.runtime.plan.page_style import ERRORS, SCRIPT, STYLE
 from dsv41c.runtime.plan.schema import Break, Method, Plan
@@ -35,7 +33,7 @@ def page(plan: Plan, name: str) -> str:
 <p class="soft">{_text(plan.target)}, {_text(plan.provenance.producer)}, model
 <span class="mono">{_text(plan.provenance.model_digest[:16])}</span></p><p class="soft">{_text(options)}</p>
 {_tiles(plan, facts)}
-{_memory(plan, facts)}
+{_memory(facts)}
 <div class="tabs" role="tablist">{tabs}</div>
 {methods}
 </main><script>{SCRIPT}</script></body></html>
@@ -58,25 +56,27 @@ def _tiles(plan: Plan, facts: Mapping[str, Any]) -> str:
                                            for value, label in tiles) + "</div>"
 
 
-def _memory(plan: Plan, facts: Mapping[str, Any]) -> str:
-    classes = {name: size for name, size in memory_by_class(plan).items() if size}
+def _memory(facts: Mapping[str, Any]) -> str:
+    classes = {name: size for name, size in facts["classes"].items() if size}
     total = sum(classes.values())
     ranked = sorted(classes.items(), key=lambda item: -item[1])
-    bar = "".join(f'<i class="k{n % _COLOURS}" style="flex: {size / total:.6f}" title="{_text(name)}: {size:,} bytes"></i>'
-                  for n, (name, size) in enumerate(ranked))
-    rows = "".join(f'<tr data-class="{_text(name)}"><td><i class="key k{n % _COLOURS}"></i>{_text(name.replace("_", " "))}'
-                   f'</td><td class="num">{size:,}</td><td class="num">{size_text(size)}</td>'
-                   f'<td class="num">{size / total:.1%}</td></tr>' for n, (name, size) in enumerate(ranked))
+    bar = "".join(f'<i class="k{n % _COLOURS}" style="flex: {size / total:.6f}" '
+                  f'title="{_text(name)}: {size:,} bytes"></i>' for n, (name, size) in enumerate(ranked))
+    rows = "".join(f'<tr data-class="{_text(name)}"><td><i class="key k{n % _COLOURS}"></i>'
+                   f'{_text(name.replace("_", " "))}</td><td class="num">{size:,}</td>'
+                   f'<td class="num">{size_text(size)}</td><td class="num">{size / total:.1%}</td></tr>'
+                   for n, (name, size) in enumerate(ranked))
     flows = "".join(f"<p>flow <b>{_text(f['name'])}</b>: {_text(' → '.join(f['methods']))} "
                     f'<span class="soft">(requires {_text(f["requires"])})</span></p>' for f in facts["flows"])
-    return (f'<section><h2>Memory by class</h2><div class="bar">{bar}</div><div class="columns"><table><tr><th>class</th>'
-            f'<th class="num">bytes</th><th></th><th class="num">share</th></tr>{rows}</table><div><h3>Flows</h3>{flows}'
-            f"<p class=soft>Methods never run at the same time: the arena is as large as the largest of them needs. "
-            f"Weights are mapped, and not part of the sum.</p></div></div></section>")
+    return (f'<section><h2>Memory by class</h2><div class="bar">{bar}</div><div class="columns"><table>'
+            f'<tr><th>class</th><th class="num">bytes</th><th></th><th class="num">share</th></tr>{rows}</table>'
+            f"<div><h3>Flows</h3>{flows}"
+            f"<p class=soft>Methods never run at the same time: the arena is as large as the largest of them "
+            f"needs. Weights are mapped, and not part of the sum.</p></div></div></section>")
 
 
 def _method(method: Method, bound: int, facts: Mapping[str, Any], painter: Painter) -> str:
-    peak = peak_bytes(method, bound)
+    peak = facts["peak_bytes"]
     over = f"{method.arena_bytes / peak - 1:.1%} more than is alive at once" if peak else "empty"
     chips = "".join(f'<span class="chip" data-bucket="{b}">{b}</span>' for b in method.buckets)
     return f"""<div class="method" data-method="{_text(method.name)}"><h2>{_text(method.name)}</h2>
@@ -98,10 +98,11 @@ def _steps(method: Method) -> str:
         size = len(step.launches)
         if isinstance(step, Break):
             strip.append(f'<i class="break" data-break="{number}" title="break {number}: {_text(step.op)}"></i>')
-            listed.append(f'<tr><td>{number}</td><td class="mono">{_text(step.op)}</td><td>{_text(step.reason)}</td></tr>')
+            listed.append(f'<tr><td>{number}</td><td class="mono">{_text(step.op)}</td>'
+                          f"<td>{_text(step.reason)}</td></tr>")
         else:
-            strip.append(f'<i data-segment="{number}" style="flex-grow: {size}" title="segment {number}: {size} launches">'
-                         f"{size}</i>")
+            strip.append(f'<i data-segment="{number}" style="flex-grow: {size}" '
+                         f'title="segment {number}: {size} launches">{size}</i>')
     table = f"<table><tr><th>break</th><th>op</th><th>reason</th></tr>{''.join(listed)}</table>" if listed else ""
     folded = f"<details><summary>{len(listed)} breaks</summary>{table}</details>" if len(listed) > 8 else table
     return f'<div class="steps">{"".join(strip)}</div>{folded}'
@@ -115,8 +116,8 @@ def _kinds(method: Method, painter: Painter) -> str:
         launches[kind] += 1
         layers.setdefault(kind, set()).update([place] if place.isdecimal() else [])
     most = max(launches.values(), default=1)
-    return ('<table><tr><th>kind</th><th class="num">layers</th><th class="num">launches</th><th style="width: 40%"></th>'
-            "</tr>" + "".join(_kind_rows(launches, layers, most, painter)) + "</table>")
+    return ('<table><tr><th>kind</th><th class="num">layers</th><th class="num">launches</th>'
+            '<th style="width: 40%"></th></tr>' + "".join(_kind_rows(launches, layers, most, painter)) + "</table>")
 
 
 def _kind_rows(launches: Mapping[str, int], layers: Mapping[str, set[str]], most: int,
@@ -124,7 +125,8 @@ def _kind_rows(launches: Mapping[str, int], layers: Mapping[str, set[str]], most
     for kind, count in launches.items():
         style = painter.classes[kind]
         yield (f'<tr><td><i class="key {style}"></i>{_text(kind)}</td><td class="num">{len(layers[kind]) or "–"}</td>'
-               f'<td class="num">{count}</td><td><i class="meter {style}" style="width: {count / most:.1%}"></i></td></tr>')
+               f'<td class="num">{count}</td>'
+               f'<td><i class="meter {style}" style="width: {count / most:.1%}"></i></td></tr>')
 
 
 def _text(value: object) -> str:

@@ -43,8 +43,9 @@ def memory_map(method: Method, bound: int, painter: Painter) -> str:
     names = json.dumps([f"{launch.name} ({painter.kind(place)})" for place, launch in placed]).replace("</", "<\\/")
     legend = "".join(f'<span><i class="key {painter.classes[kind]}"></i>{html.escape(kind)}</span>'
                      for kind in dict.fromkeys(painter.kind(place) for place, _ in placed))
-    return f"""<div class="tools"><button data-zoom="x-in">launches +</button><button data-zoom="x-out">launches −</button>
-<button data-zoom="y-in">bytes +</button><button data-zoom="y-out">bytes −</button><button data-zoom="reset">whole</button>
+    return f"""<div class="tools"><button data-zoom="x-in">launches +</button>
+<button data-zoom="x-out">launches −</button><button data-zoom="y-in">bytes +</button>
+<button data-zoom="y-out">bytes −</button><button data-zoom="reset">whole</button>
 <span class="legend">{legend}<span><i class="key" style="background: var(--scratch)"></i>scratch</span></span></div>
 <div class="map"><div class="scale"><span class="high">{size_text(total)}</span><span class="low">0 B</span></div>
 <svg class="arena" viewBox="0 0 {count} {_HEIGHT}" preserveAspectRatio="none" data-bytes="{total}" role="img">
@@ -103,6 +104,6 @@ def _cuts(method: Method, height: int) -> Iterator[str]:
 def _live(alive: Sequence[int], count: int) -> str:
     peak = max(alive)
     points = "".join(f"L{n} {_LIVE - _LIVE * size / peak:.1f}H{n + 1}" for n, size in enumerate(alive))
-    return (f'<svg class="live" viewBox="0 0 {count} {_LIVE}" preserveAspectRatio="none" role="img"><title>bytes alive at '
-            f'each launch</title><path class="area" d="M0 {_LIVE}{points}V{_LIVE}Z"/>'
+    return (f'<svg class="live" viewBox="0 0 {count} {_LIVE}" preserveAspectRatio="none" role="img"><title>bytes alive '
+            f'at each launch</title><path class="area" d="M0 {_LIVE}{points}V{_LIVE}Z"/>'
             f'<line class="peak" x1="0" x2="{count}" y1="0.5" y2="0.5"/></svg>')

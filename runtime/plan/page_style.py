@@ -5,7 +5,8 @@ from __future__ import annotations
 STYLE = """
 :root { color-scheme: light dark; --bg: #fbfbf9; --card: #ffffff; --ink: #1b1d21; --soft: #62676f; --line: #dfe1e5;
   --band: #f1f2f4; --accent: #2a66c8; --scratch: #a9adb5; --break: #c62f2f;
-  --k0: #2a78d6; --k1: #d9772b; --k2: #1b9e77; --k3: #8a63c9; --k4: #b8487f; --k5: #8c8a2e; --k6: #4a9fb5; --k7: #9a6a4a; }
+  --k0: #2a78d6; --k1: #d9772b; --k2: #1b9e77; --k3: #8a63c9; --k4: #b8487f; --k5: #8c8a2e; --k6: #4a9fb5;
+  --k7: #9a6a4a; }
 @media (prefers-color-scheme: dark) { :root { --bg: #15171a; --card: #1d2024; --ink: #e8e9eb; --soft: #a0a5ad;
   --line: #33373d; --band: #24282d; --accent: #7fb0ff; --scratch: #666b74; --break: #ff7b72;
   --k0: #5b9df0; --k1: #e8935a; --k2: #3fbf96; --k3: #ab8be6; --k4: #d978a8; --k5: #b9b65a; --k6: #70c0d4;
@@ -13,7 +14,8 @@ STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--bg); color: var(--ink); font: 14px/1.5 system-ui, sans-serif; }
 main { max-width: 1440px; margin: 0 auto; padding: 24px 28px 64px; }
-h1 { font-size: 22px; margin: 0 0 2px; } h2 { font-size: 16px; margin: 0 0 12px; } h3 { font-size: 13px; margin: 0 0 8px; }
+h1 { font-size: 22px; margin: 0 0 2px; } h2 { font-size: 16px; margin: 0 0 12px; } h3 { font-size: 13px;
+  margin: 0 0 8px; }
 p { margin: 0 0 8px; } .soft { color: var(--soft); } .num { font-variant-numeric: tabular-nums; text-align: right; }
 .mono { font: 12px/1.45 ui-monospace, monospace; overflow-wrap: anywhere; }
 section, .method { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 18px 20px;
@@ -22,15 +24,19 @@ section, .method { background: var(--card); border: 1px solid var(--line); borde
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 10px 14px; }
 .tile b { display: block; font-size: 20px; font-weight: 600; } .tile span { color: var(--soft); font-size: 12px; }
 table { border-collapse: collapse; width: 100%; } th { text-align: left; color: var(--soft); font-weight: 500; }
-th.num { text-align: right; } td, th { padding: 3px 10px 3px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+th.num { text-align: right; } td, th { padding: 3px 10px 3px 0; border-bottom: 1px solid var(--line);
+  vertical-align: top; }
 .bar { display: flex; height: 26px; border-radius: 5px; overflow: hidden; gap: 2px; margin: 4px 0 14px; }
-.bar > i { min-width: 2px; } .key { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 7px; }
+.bar > i { min-width: 2px; } .key { display: inline-block; width: 10px; height: 10px; border-radius: 2px;
+  margin-right: 7px; }
 .meter { display: inline-block; height: 9px; border-radius: 2px; background: var(--accent); vertical-align: middle; }
 .tabs { display: flex; flex-wrap: wrap; gap: 6px; margin: 20px 0 -8px; }
 button { font: inherit; color: var(--ink); background: var(--card); border: 1px solid var(--line); border-radius: 6px;
-  padding: 4px 12px; cursor: pointer; } button[aria-selected=true] { border-color: var(--accent); color: var(--accent); }
+  padding: 4px 12px; cursor: pointer; } button[aria-selected=true] { border-color: var(--accent);
+  color: var(--accent); }
 button:focus-visible { outline: 2px solid var(--accent); }
-.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(360px, 1fr)); gap: 8px 36px; margin-bottom: 16px; }
+.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(360px, 1fr)); gap: 8px 36px;
+  margin-bottom: 16px; }
 .chip { display: inline-block; border: 1px solid var(--line); border-radius: 10px; padding: 0 8px; margin: 0 4px 5px 0;
   font-variant-numeric: tabular-nums; }
 .steps { display: flex; height: 24px; gap: 2px; margin-bottom: 6px; }
@@ -44,7 +50,8 @@ button:focus-visible { outline: 2px solid var(--accent); }
   color: var(--soft); font-variant-numeric: tabular-nums; } .scale.live { margin-top: 6px; }
 .ends { grid-column: 2; display: flex; justify-content: space-between; font-size: 11px; color: var(--soft); }
 .tools { display: flex; gap: 6px; align-items: center; margin: 0 0 8px; flex-wrap: wrap; }
-.legend { margin-left: auto; font-size: 12px; color: var(--soft); } .legend span { margin-left: 14px; white-space: nowrap; }
+.legend { margin-left: auto; font-size: 12px; color: var(--soft); } .legend span { margin-left: 14px;
+  white-space: nowrap; }
 .readout { min-height: 38px; margin-top: 6px; }
 .band { fill: var(--band); } .cut { stroke: var(--break); stroke-width: 1.5; vector-effect: non-scaling-stroke; }
 .a { stroke: var(--card); stroke-width: .6; vector-effect: non-scaling-stroke; } .a:hover { stroke: var(--ink);
@@ -52,7 +59,7 @@ button:focus-visible { outline: 2px solid var(--accent); }
 .peak { stroke: var(--accent); stroke-dasharray: 4 3; vector-effect: non-scaling-stroke; }
 """ + "\n".join(f".k{n} {{ fill: var(--k{n}); background: var(--k{n}); }}" for n in range(8))
 
-# Static markup shows everything; the script adds tabs, zoom and the read-out. Errors are kept where a test can see them.
+# Static markup shows everything; the script adds tabs, zoom and the read-out. Errors stay where a test can see them.
 ERRORS = "window.onerror = (text) => { document.documentElement.dataset.errors = text; };"
 SCRIPT = r"""
 const bytes = (n) => { const units = ["B", "KiB", "MiB", "GiB", "TiB"]; let u = 0;
@@ -91,7 +98,8 @@ for (const method of methods) {
     return [(e.clientX - box.left) / box.width, (e.clientY - box.top) / box.height]; };
   map.addEventListener("wheel", (e) => { e.preventDefault(); const [fx, fy] = place(e), k = e.deltaY < 0 ? 0.8 : 1.25;
     zoom(fx, fy, e.altKey ? 1 : k, e.shiftKey ? 1 : k); }, { passive: false });
-  map.addEventListener("pointerdown", (e) => { drag = [...place(e), view.x, view.y]; map.setPointerCapture(e.pointerId); });
+  map.addEventListener("pointerdown", (e) => { drag = [...place(e), view.x, view.y];
+  map.setPointerCapture(e.pointerId); });
   map.addEventListener("pointerup", () => { drag = null; });
   map.addEventListener("pointermove", (e) => {
     const [fx, fy] = place(e);

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dsv41c.tools.cli import plan_result
+
 if TYPE_CHECKING:
     from dsv41c.compiler.options import CompileOptions
-    from dsv41c.compiler.planning import Planner
-    from dsv41c.graphs.budget import Choice
-    from dsv41c.runtime.plan.schema import Method, Plan
 
 ROW_BOUNDS = (128, 256, 512, 1024, 2048, 4096, 8192)  # candidates under a budget
 FIRST_TIER = 4096  # and its doublings up to the model's limit, under a budget without --context-tiers
@@ -28,7 +27,8 @@ def plan_command(
     context_tiers: Annotated[str | None, typer.Option(metavar="8192,65536", help="Context lengths to choose from, "
                                                       "ascending: the largest that fits.")] = None,
     histogram: Annotated[Path | None, typer.Option(metavar="FILE", help="Rows of steps by method, as JSON.")] = None,
-    max_model_len: Annotated[int | None, typer.Option(help="As for compile; with tiers the least that covers it.")] = None,
+    max_model_len: Annotated[int | None, typer.Option(help="As for compile; with tiers, the least tier that covers "
+                                                      "it.")] = None,
     max_num_seqs: Annotated[int, typer.Option(help="Most requests at a time.")] = 16,
     max_num_batched_tokens: Annotated[int | None, typer.Option(help="Most tokens of one step. Default: 512, or chosen "
                                                                "under a budget.")] = None,
@@ -54,7 +54,7 @@ def plan_command(
     result = _solve(checkpoint, question, read_histogram(histogram))
     result["seconds"] = round(time.perf_counter() - start, 3)
     print(json.dumps({"schema_version": 1, "path": str(checkpoint), **result}, ensure_ascii=False) if as_json
-          else "\n".join(_lines(result)))
+          else "\n".join(plan_result.lines(result)))
 
 
 @dataclass(frozen=True)
@@ -118,70 +118,6 @@ def _solve(checkpoint: Path, question: Question, histogram: Mapping[str, Mapping
         planner = Planner(fuse(view, options, progress))
         progress("planning memory")
         choice = solve(planner.space(tiers, bounds), histogram, question.budget)
-        table = [{"max_model_len": tier, "total_bytes": _total(planner.plan(tier, choice.max_rows))}
+        table = [{"max_model_len": tier, "total_bytes": plan_result.total_bytes(planner.plan(tier, choice.max_rows))}
                  for tier in tiers] if question.tiers and len(tiers) > 1 else []
-    return _result(planner, choice, question, table)
-
-
-def _result(planner: Planner, choice: Choice, question: Question, table: list[dict[str, int]]) -> dict[str, Any]:
-    from dsv41c.runtime.plan.explain import weight_bytes
-    from dsv41c.runtime.plan.memory_classes import memory_by_class
-
-    plan = planner.plan(choice.max_model_len, choice.max_rows)
-    classes = memory_by_class(plan)
-    graphs, classes["graphs"] = classes["graphs"], choice.total_bytes - sum(classes.values()) + classes["graphs"]
-    options = planner.options(choice.max_model_len, choice.max_rows)
-    dropped = graphs != classes["graphs"]
-    return {
-        "target": plan.target, "budget_bytes": question.budget, "total_bytes": choice.total_bytes,
-        "reserved_bytes": choice.total_bytes - classes["graphs"], "weight_bytes": weight_bytes(plan),
-        "classes": classes, "memory": vars(plan.memory),
-        "methods": [_method(plan, m, choice.buckets[m.name]) for m in plan.methods],
-        "tiers": table, "cost_ns": choice.cost_ns, "options": options.to_json(),
-        "compile": compile_arguments(options, choice.buckets if dropped else {}),
-    }
-
-
-def _method(plan: Plan, method: Method, buckets: tuple[int, ...]) -> dict[str, Any]:
-    from dsv41c.runtime.plan.arena_lives import peak_bytes
-    from dsv41c.runtime.plan.memory_classes import graph_bytes
-
-    bound = next(s.hi for s in plan.symbols if s.name == method.symbol)
-    return {"name": method.name, "max_rows": bound, "arena_bytes": method.arena_bytes,
-            "peak_bytes": peak_bytes(method, bound), "buckets": list(buckets),
-            "graph_bytes": graph_bytes(plan, method) * len(buckets)}
-
-
-def _total(plan: Plan) -> int:
-    from dsv41c.runtime.plan.memory_classes import memory_by_class
-
-    return sum(memory_by_class(plan).values())
-
-
-def compile_arguments(options: CompileOptions, buckets: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """What `dsv41c compile` takes for this choice, complete."""
-    names = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "dtype", "quantizers", "target")
-    arguments = [word for name in names for word in (f"--{name.replace('_', '-')}", str(getattr(options, name)))]
-    arguments += [word for op in options.fallback for word in ("--fallback", op)]
-    arguments += [word for name in options.without for word in ("--without", name)]
-    return arguments + [word for name, rungs in buckets.items()
-                        for word in ("--buckets", f"{name}={','.join(map(str, rungs))}")]
-
-
-def _lines(result: Mapping[str, Any]) -> Iterator[str]:
-    yield f"target    {result['target']}"
-    for name, size in result["classes"].items():
-        if size:
-            yield f"{name:12} {size:18,} bytes"
-    for method in result["methods"]:
-        yield (f"method    {method['name']}: up to {method['max_rows']} rows, arena {method['arena_bytes']:,} bytes "
-               f"({method['peak_bytes']:,} alive at most), {len(method['buckets'])} buckets")
-    yield f"weights   {result['weight_bytes']:,} bytes, not part of the total"
-    yield f"reserved  {result['reserved_bytes']:,} bytes by the executor"
-    budget = result["budget_bytes"]
-    yield f"total     {result['total_bytes']:,} bytes" + (f" of a budget of {budget:,}" if budget is not None else "")
-    for tier in result["tiers"]:
-        yield f"tier      {tier['max_model_len']} tokens: {tier['total_bytes']:,} bytes"
-    if budget is not None:
-        yield f"cost      {result['cost_ns'] / 1e9:.3f} s for the workload, expected"
-    yield f"compile   dsv41c compile {' '.join(result['compile'])}"
+    return plan_result.result(planner, choice, question.budget, table)

@@ -28,11 +28,12 @@ def read_histogram(path: Path | None) -> Histogram:
 def _sizes(path: Path, method: str, sizes: object) -> dict[int, int]:
     if method not in DEFAULT_HISTOGRAM:
         near = difflib.get_close_matches(method, DEFAULT_HISTOGRAM, n=1, cutoff=0.0)[0]
-        raise _bad(path, f"method {method!r}", f"methods out of {', '.join(DEFAULT_HISTOGRAM)}", f"did you mean {near}?")
+        raise _bad(path, f"method {method!r}", f"methods out of {', '.join(DEFAULT_HISTOGRAM)}",
+                   f"did you mean {near}?")
     if not isinstance(sizes, dict):
         raise _bad(path, f"{method}: a JSON {type(sizes).__name__}", "an object of rows and counts")
     for rows, count in sizes.items():
-        if not (rows.isascii() and rows.isdecimal() and 1 <= int(rows[:9]) and len(rows) < 9):
+        if not (rows.isascii() and rows.isdecimal() and len(rows) < 9 and int(rows) > 0):
             raise _bad(path, f"{method}: {rows!r} rows", "a number of at least 1", "the nearest legal value is 1")
         if type(count) is not int or not 0 <= count <= MOST:
             raise _bad(path, f"{method}, {rows} rows: count {count!r}", f"an integer from 0 to {MOST}",

@@ -157,7 +157,7 @@ inline constexpr ErrorCode ERROR_CODES[] = {
     {"DSV41C-E0306", "bad program text", 2},
     {"DSV41C-E0401", "lifetimes overlap", 70},
     {"DSV41C-E0402", "bad buckets", 2},
-    {"DSV41C-E0403", "memory budget exceeded", 6},
+    {"DSV41C-E0405", "memory budget exceeded", 6},
     {"DSV41C-E0501", "plan malformed", 5},
     {"DSV41C-E0502", "plan verification failed", 5},
     {"DSV41C-E0503", "unknown feature", 5},
@@ -203,7 +203,7 @@ inline constexpr std::string_view E0305 = "DSV41C-E0305";
 inline constexpr std::string_view E0306 = "DSV41C-E0306";
 inline constexpr std::string_view E0401 = "DSV41C-E0401";
 inline constexpr std::string_view E0402 = "DSV41C-E0402";
-inline constexpr std::string_view E0403 = "DSV41C-E0403";
+inline constexpr std::string_view E0405 = "DSV41C-E0405";
 inline constexpr std::string_view E0501 = "DSV41C-E0501";
 inline constexpr std::string_view E0502 = "DSV41C-E0502";
 inline constexpr std::string_view E0503 = "DSV41C-E0503";
