@@ -18,7 +18,7 @@ DEFAULT_HISTOGRAM: Histogram = {
 
 @dataclass(frozen=True)
 class CostModel:
-    """Nanoseconds of one run of a method: `replay_ns` or `eager_ns` at all, and `row_ns` for each launched row."""
+    """Integer nanoseconds: of one replay, of each launched row, and how much more an eager run takes."""
 
     replay_ns: int
     row_ns: int
@@ -26,15 +26,15 @@ class CostModel:
 
 
 # Of the synthetic 40-layer plan on one H200 (tools/docs/figures.md): 3.06 ms at 1 row, 5.86 ms at 352. How much more
-# launches cost one by one was not measured there: 3 us for each of 1,045.
-DEFAULT_COST = CostModel(replay_ns=3_050_000, row_ns=8_000, eager_ns=6_200_000)
+# launches cost one by one was not measured there: about 3 us for each of 1,045.
+DEFAULT_COST = CostModel(replay_ns=3_050_000, row_ns=8_000, eager_ns=3_000_000)
 
 
 def step_ns(rows: int, buckets: Sequence[int], cost: CostModel) -> int:
     """One run: padded to the least bucket that holds the rows, eager at the exact size above all of them."""
     place = bisect.bisect_left(buckets, rows)
     if place == len(buckets):
-        return cost.eager_ns + cost.row_ns * rows
+        return cost.replay_ns + cost.eager_ns + cost.row_ns * rows
     return cost.replay_ns + cost.row_ns * buckets[place]
 
 

@@ -53,6 +53,7 @@ def compile_arguments(options: CompileOptions, buckets: Mapping[str, tuple[int, 
     arguments = [word for name in names for word in (f"--{name.replace('_', '-')}", str(getattr(options, name)))]
     arguments += [word for op in options.fallback for word in ("--fallback", op)]
     arguments += [word for name in options.without for word in ("--without", name)]
+    arguments += ["--bucket-policy", "explicit"] if buckets else []
     return arguments + [word for name, rungs in buckets.items()
                         for word in ("--buckets", f"{name}={','.join(map(str, rungs))}")]
 

