@@ -68,11 +68,15 @@ def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progre
     """Capture, cut, rewrite and lower. Reads headers only; no weight bytes."""
     fused = fuse(view, options, progress, watch)
     progress("lowering to a plan")
-    plan, cubins = lower_fused(fused, fused.program, fused.options)
+    cuda = None
+    if fused.options.target != "cpu":
+        cache = cache_directory()
+        cuda = CudaBodies(fused.options.target, cache and cache / "kernels", frozenset(fused.options.fallback))
+    plan = lower_fused(fused, fused.program, fused.options, cuda)
     verify(plan)
     used = {w.name for w in plan.weights}
-    return Compiled(plan, view, fused.options, {n: r for n, r in fused.recipes.items() if n in used}, cubins,
-                    fused.passes)
+    return Compiled(plan, view, fused.options, {n: r for n, r in fused.recipes.items() if n in used},
+                    cuda.cubins if cuda else {}, fused.passes)
 
 
 @dataclass(frozen=True)
@@ -100,15 +104,11 @@ def fuse(view: CheckpointView, options: CompileOptions, progress: Progress, watc
     return Fused(piped.program, view, options, recipes, piped.records)
 
 
-def lower_fused(fused: Fused, program: Program, options: CompileOptions) -> tuple[schema.Plan, dict[str, bytes]]:
-    """The plan and its cubins of `program`: the fused one, or the same at other sizes with the options that say so."""
+def lower_fused(fused: Fused, program: Program, options: CompileOptions, cuda: CudaBodies | None) -> schema.Plan:
+    """The plan of `program`: the fused one, or the same at other sizes with the options that say so."""
     provenance = schema.Provenance(fused.view.model_digest, options.to_json(), producer())
     specs = state_specs(fused.view.config, options, backtrack=0, draft=False)
-    cuda = None
-    if options.target != "cpu":
-        cache = cache_directory()
-        cuda = CudaBodies(options.target, cache and cache / "kernels", frozenset(options.fallback))
-    return lower(program, specs, options.max_num_seqs, provenance, cuda), cuda.cubins if cuda else {}
+    return lower(program, specs, options.max_num_seqs, provenance, cuda)
 
 
 def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, progress: Progress,
