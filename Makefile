@@ -16,7 +16,7 @@ FORMATTED := $(filter %.cc %.h,$(CPP_SOURCES))
 RECITED := The checkpoint became a plan, one reservation and many frozen launches; nothing here is decided while it runs.
 DEMO := build/demo
 
-.PHONY: install demo test mutate sanitize fuzz lint format clean gpu-artifacts gpu-check
+.PHONY: install demo browser test mutate sanitize fuzz lint format clean gpu-artifacts gpu-check
 
 install: $(VENV)/.installed
 
@@ -36,8 +36,12 @@ demo: install
 	$(BIN)/dsv41c compile $(DEMO)/ckpt -o $(DEMO)/art
 	$(BIN)/python tools/demo/demo.py $(DEMO)/ckpt $(DEMO)/art
 
+# Chromium, for the tests of pages.
+browser:
+	tools/browser.sh
+
 # One thread for each worker: more than cores would only slow each other down.
-test: install
+test: install browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 # Deletes each guard, constraint, hook and literal check of the fusions in turn; ends with 1 if the tests let one pass.

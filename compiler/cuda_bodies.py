@@ -63,6 +63,13 @@ class CudaBodies:
         return None if plain is None else (plain.launches, plain.scratch_bytes)
 
 
+class UnbuiltBodies(CudaBodies):
+    """Bodies of the right number of nodes and scratch, without a compiler: to plan memory, never to be written."""
+
+    def _node(self, launch: Launch) -> schema.CudaNode:
+        return schema.CudaMemset(schema.ScratchParam(0), 0, 0)
+
+
 def _launch(kernel: built.CompiledKernel) -> schema.CudaLaunch:
     record = kernel.record
     params = tuple(_param(p) for p in record.params)

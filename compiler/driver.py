@@ -28,6 +28,7 @@ from dsv41c.compiler.pipeline import run_pipeline
 from dsv41c.compiler.program import Program
 from dsv41c.compiler.weight_map import map_weights
 from dsv41c.compiler.weights import Recipe, WeightsOnDemand, load_weights, weight_recipes, weight_shapes
+from dsv41c.graphs.plan_need import check_plan
 from dsv41c.passes.base import Pass, PassResult
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.verify import verify
@@ -66,6 +67,32 @@ def capture_program(config: ModelConfig, options: CompileOptions, weights: Mappi
 def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progress,
                  watch: Watch | None = None) -> Compiled:
     """Capture, cut, rewrite and lower. Reads headers only; no weight bytes."""
+    fused = fuse(view, options, progress, watch)
+    progress("lowering to a plan")
+    cuda = None
+    if fused.options.target != "cpu":
+        cache = cache_directory()
+        cuda = CudaBodies(fused.options.target, cache and cache / "kernels", frozenset(fused.options.fallback))
+    plan = lower_fused(fused, fused.program, fused.options, cuda)
+    verify(plan)
+    used = {w.name for w in plan.weights}
+    return Compiled(plan, view, fused.options, {n: r for n, r in fused.recipes.items() if n in used},
+                    cuda.cubins if cuda else {}, fused.passes)
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The program behind the last pass, and what it was captured from; `options` are resolved."""
+
+    program: Program
+    view: CheckpointView
+    options: CompileOptions
+    recipes: dict[str, Recipe]
+    passes: tuple[PassRecord, ...]
+
+
+def fuse(view: CheckpointView, options: CompileOptions, progress: Progress, watch: Watch | None = None) -> Fused:
+    """Everything before lowering."""
     options = options.resolved(view.config)
     breaks.check_declared(options.breaks)
     recipes = weight_recipes(view, options)
@@ -77,23 +104,20 @@ def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progre
     progress("running passes")
     piped = run_pipeline(program, options.without, None if watch is None else watch.passed)
     breaks.check_used(options.breaks, piped.program)
-    progress("lowering to a plan")
-    provenance = schema.Provenance(view.model_digest, options.to_json(), producer())
-    cuda = None
-    if options.target != "cpu":
-        cache = cache_directory()
-        cuda = CudaBodies(options.target, cache and cache / "kernels", frozenset(options.fallback))
-    plan = lower(piped.program, specs, options.max_num_seqs, provenance,
-                 Choices(cuda, breaks=options.breaks))
-    verify(plan)
-    used = {w.name for w in plan.weights}
-    return Compiled(plan, view, options, {n: r for n, r in recipes.items() if n in used},
-                    cuda.cubins if cuda else {}, piped.records)
+    return Fused(piped.program, view, options, recipes, piped.records)
+
+
+def lower_fused(fused: Fused, program: Program, options: CompileOptions, cuda: CudaBodies | None) -> schema.Plan:
+    """The plan of `program`: the fused one, or the same at other sizes with the options that say so."""
+    provenance = schema.Provenance(fused.view.model_digest, options.to_json(), producer())
+    specs = state_specs(fused.view.config, options, backtrack=0, draft=False)
+    return lower(program, specs, options.max_num_seqs, provenance, Choices(cuda, breaks=options.breaks))
 
 
 def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, progress: Progress,
-                       watch: Watch | None = None) -> Compiled:
-    """Write the artifact directory `output`, which must not exist (E0605)."""
+                       watch: Watch | None = None, budget: int | None = None) -> Compiled:
+    """Write the artifact directory `output`, which must not exist (E0605). Above a `budget` in bytes of all memory
+    beside the weights nothing is written (E0405)."""
     refuse_existing(output, "DSV41C-E0605")
     view = CheckpointView.open(checkpoint)
     if view.headers_only and not options.plan_only:
@@ -101,6 +125,8 @@ def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, 
     if not options.plan_only:
         view.token_map()  # refused before the long work
     compiled = compile_plan(view, options, progress, watch)
+    if budget is not None:
+        check_plan(compiled.plan, budget)
     if options.plan_only:
         progress("writing the plan")
         write_artifact(output, compiled.plan, view, compiled.options, Packed(compiled.cubins, compiled.passes))

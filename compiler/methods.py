@@ -19,13 +19,20 @@ def build_methods(captured: Captured, options: CompileOptions) -> Program:
     """decode = the program uncut, boundaries left out; encoder, decoder and head = the program cut at them."""
     stage = _stages(captured.graph)
     _check_effect_order(captured.graph, stage)
-    most, seqs = options.max_num_batched_tokens, options.max_num_seqs
-    cut = [("encoder", "rows", Symbol("T", 1, most)), ("decoder", "kept_rows", Symbol("R", 1, _most_kept(options))),
-           ("head", "output_rows", Symbol("L", 1, seqs))]
-    methods = {"decode": _whole(captured, "decode", "rows", Symbol("D", 1, seqs))}
+    bounds = method_bounds(options)
+    cut = [("encoder", "rows", Symbol("T", 1, bounds["encoder"])),
+           ("decoder", "kept_rows", Symbol("R", 1, bounds["decoder"])),
+           ("head", "output_rows", Symbol("L", 1, bounds["head"]))]
+    methods = {"decode": _whole(captured, "decode", "rows", Symbol("D", 1, bounds["decode"]))}
     for index, (name, axis, symbol) in enumerate(cut):
         methods[name] = _piece(captured, name, axis, symbol, index, stage)
     return Program(methods)
+
+
+def method_bounds(options: CompileOptions) -> dict[str, int]:
+    """The largest size of each method's symbol."""
+    most, seqs = options.max_num_batched_tokens, options.max_num_seqs
+    return {"decode": seqs, "encoder": most, "decoder": _most_kept(options), "head": seqs}
 
 
 def _most_kept(options: CompileOptions) -> int:

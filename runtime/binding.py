@@ -24,7 +24,7 @@ class Error(ctypes.Structure):
 class LoadOptions(ctypes.Structure):
     _fields_ = [("verify_full", c_int32), ("num_providers", c_int32), ("providers", POINTER(c_void_p)),
                 ("poison", c_int32), ("device", c_int32), ("cuda_mode", c_int32), ("reserved", c_int32),
-                ("cuda_driver", c_char_p), ("weights", c_char_p)]
+                ("cuda_driver", c_char_p), ("weights", c_char_p), ("memory_budget", c_int64)]
 
 
 class StepInputs(ctypes.Structure):

@@ -45,22 +45,25 @@ class DecisionRecord:
 def load(
     path: str | os.PathLike[str], verify: Literal["header", "full"] = "header", *, poison: int = 0, device: int = 0,
     cuda_mode: Literal["graphs", "eager"] = "graphs", cuda_driver: str | os.PathLike[str] | None = None,
-    weights: str | os.PathLike[str] | None = None,
+    weights: str | os.PathLike[str] | None = None, memory_budget: int | None = None,
 ) -> Runtime:
     """Open an artifact. `verify="full"` digests every file; `poison` (1..255) is a debug fill of memory.
 
     `weights` is the checkpoint directory of an artifact that maps its weights; all their bytes are compared.
+    A plan whose memory beside the weights exceeds `memory_budget` bytes is refused before anything is reserved (E0707).
 
     For CUDA targets: the index of the device; for debugging `cuda_mode="eager"`, launches one by one instead of
     graphs, and the driver library if it is not libcuda.so.1.
     """
     _check_choice("verify", verify, ("header", "full"))
     _check_choice("cuda_mode", cuda_mode, _CUDA_MODES)
+    _check_budget(memory_budget)
     addresses = [aten_provider()] if _needs_aten(Path(path)) else []
     providers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
     driver = None if cuda_driver is None else os.fsencode(cuda_driver)
     options = LoadOptions(verify == "full", len(addresses), providers, poison, device,
-                          _CUDA_MODES.index(cuda_mode), 0, driver, None if weights is None else os.fsencode(weights))
+                          _CUDA_MODES.index(cuda_mode), 0, driver, None if weights is None else os.fsencode(weights),
+                          memory_budget or 0)
     handle = ctypes.c_void_p()
     _Caller()(interface().open, os.fsencode(path), ctypes.byref(options), ctypes.byref(handle))
     return Runtime(handle)
@@ -209,6 +212,12 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise Dsv41cError("DSV41C-E0901", name, found=repr(value), needed=" or ".join(map(repr, choices)),
                           do="correct the call")
+
+
+def _check_budget(value: int | None) -> None:
+    if value is not None and (type(value) is not int or not 1 <= value < 2**63):
+        raise Dsv41cError("DSV41C-E0901", "memory_budget", found=repr(value), needed="bytes from 1 to 2**63 - 1",
+                          do="pass a number of bytes, or None for no limit")
 
 
 def _step_inputs(upload: Array, keep_rows: Array, logit_rows: Array, eager: bool) -> tuple[StepInputs, object]:

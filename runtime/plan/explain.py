@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dsv41c.runtime.plan.arena_lives import peak_bytes
 from dsv41c.runtime.plan.format import DTYPES
+from dsv41c.runtime.plan.memory_classes import memory_by_class
 from dsv41c.runtime.plan.schema import Break, Kernel, Launch, Method, Plan, SequenceBody, StepsLife
 
 # Body kind -> who runs it; the parts of a sequence may have several providers.
@@ -32,6 +34,7 @@ def explain(plan: Plan) -> dict[str, Any]:
             "by_op": _by_op(plan),
         },
         "memory": {**vars(plan.memory), "weight_bytes": weight_bytes(plan)},
+        "classes": memory_by_class(plan),
         "state": {s.name: math.prod(s.sizes) * DTYPES[s.dtype].item_bytes for s in plan.state},
         "bridges": bridge_map(plan),
     }
@@ -81,6 +84,7 @@ def _method(plan: Plan, method: Method) -> dict[str, Any]:
         "by_op": dict(Counter(kernel.op for kernel in kernels)),
         "by_layer_kind": _by_layer_kind(plan, method),
         "arena_bytes": method.arena_bytes,
+        "peak_bytes": peak_bytes(method, next(s.hi for s in plan.symbols if s.name == method.symbol)),
     }
 
 

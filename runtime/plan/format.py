@@ -8,6 +8,8 @@ PLAN_VERSION = 1
 FORMAT_VERSION = 1  # of the artifact directory
 ALIGNMENT = 64      # bytes; every region and every offset into one
 MAX_DIMS = 6
+DEVICE_ALIGNMENT = 256  # bytes; of each region on a device, as its driver aligns an allocation
+GRAPH_NODE_BYTES = 2542  # device memory of one node of an executable graph, as measured: tools/docs/figures.md
 MAX_BYTES = 2**60   # of one tensor, offset or region: sums of a few never leave int64
 ROWS = "rows"       # the symbol of kernel expressions: the method's symbol at the launch
 

@@ -58,10 +58,12 @@ from dsv41c.runtime.plan.expr import Binary, Expr
 from dsv41c.runtime.plan.format import (
     ALIGNMENT,
     AXES,
+    DEVICE_ALIGNMENT,
     DTYPES,
     FEATURES,
     FLOW_REQUIREMENTS,
     FORMAT_VERSION,
+    GRAPH_NODE_BYTES,
     INTERLEAVES,
     L2_PROMOTIONS,
     MAX_BLOCK_THREADS,
@@ -96,7 +98,8 @@ __all__ = [
     "ScratchParam", "Segment", "SequenceBody", "SequenceLocal", "State", "StateStorage", "Step", "Storage",
     "StringTag", "Symbol", "TARGETS", "Tag", "TempLocal", "TensorListTag", "TensorParam", "TensorTag",
     "Value", "ViewLocal", "ViewStorage", "Weight", "WeightStorage",
-    "CudaCopy", "CudaMemset", "CudaNode", "INTERLEAVES", "L2_PROMOTIONS", "MAX_BOX", "MAX_COPY_BYTES",
+    "CudaCopy", "CudaMemset", "CudaNode", "DEVICE_ALIGNMENT",
+    "GRAPH_NODE_BYTES", "INTERLEAVES", "L2_PROMOTIONS", "MAX_BOX", "MAX_COPY_BYTES",
     "MAX_ELEMENT_STRIDE", "MAX_MAP_DIMS", "MAX_MAP_SIZE", "MAX_MAP_STRIDE", "OOB_FILLS", "Pointer", "SWIZZLES",
     "TensorMapParam", "BridgeLife", "FlowLife", "StepsLife",
 ]

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dsv41c.compiler.driver import compile_checkpoint
+from dsv41c.compiler.checkpoint.view import CheckpointView
+from dsv41c.compiler.driver import compile_checkpoint, fuse
 from dsv41c.compiler.options import CompileOptions
+from dsv41c.compiler.planning import Planner
+from dsv41c.runtime.manifest import Manifest
 from dsv41c.runtime.plan import codec, schema
+from dsv41c.runtime.plan.memory_classes import memory_by_class
 from dsv41c.tools.cli.main import run
 
 SMALL = {"max_model_len": 64, "max_num_seqs": 4, "max_num_batched_tokens": 16}
@@ -64,3 +68,15 @@ def test_an_op_left_to_aten_keeps_its_composite(tiny_checkpoint: Path, tmp_path:
     assert plan.required_features == ("aten_composites", "cuda_cubin", "kernel_sequences")
     left = {k.op.removeprefix("dsv41c::") for k in plan.kernels if isinstance(k.body, schema.CompositeBody)}
     assert left == set(ops)
+
+
+@pytest.mark.nvcc
+def test_memory_is_planned_without_kernels(tiny_checkpoint: Path, sm_90a: Path) -> None:
+    """What `dsv41c plan` counts, graphs too, is that of the compiled plan."""
+    plan = Manifest.read(sm_90a).read_plan()
+    options = CompileOptions.from_json(plan.provenance.options)
+    fused = fuse(CheckpointView.open(tiny_checkpoint), options, lambda _: None)
+    planned = Planner(fused).plan(options.max_model_len or 0, options.max_num_batched_tokens)
+    assert memory_by_class(planned) == memory_by_class(plan)
+    assert memory_by_class(plan)["graphs"] > 0
+    assert [m.arena_bytes for m in planned.methods] == [m.arena_bytes for m in plan.methods]

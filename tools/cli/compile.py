@@ -39,6 +39,8 @@ def compile_command(
     weights: Annotated[str, typer.Option(help="packed, or map: leave the weights in the checkpoint, which "
                                          "`dsv41c run --weights` then needs.")] = "packed",
     plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: to inspect, not to run.")] = False,
+    budget: Annotated[str | None, typer.Option(metavar="SIZE", help="Write nothing when the plan takes more bytes, as "
+                                               "8GiB, beside the weights.")] = None,
     dump_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write the program as text before and after "
                                                   "each pass, and index.html that shows the differences.")] = None,
     suffix_mode: Annotated[str, typer.Option(metavar="off|mask|compact", help="Bounded replay: the decoder half runs "
@@ -50,14 +52,16 @@ def compile_command(
 ) -> None:
     """Compile a checkpoint to an artifact."""
     from dsv41c.compiler.options import CompileOptions
+    from dsv41c.tools.cli.byte_size import parse_bytes
 
+    allowed = None if budget is None else parse_bytes("--budget", budget)
     options = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs,
                              max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, dtype=dtype,
                              quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
                              without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=plan_only,
                              weights=weights, suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens)
     start = time.perf_counter()
-    compiled = _compile(checkpoint, output, options, dump_dir)
+    compiled = _compile(checkpoint, output, options, dump_dir, allowed)
     result = _result(compiled, output, time.perf_counter() - start)
     if as_json:
         print(json.dumps(result, ensure_ascii=False))
@@ -71,7 +75,8 @@ def compile_command(
             print(f"note: {result[key]['count']} {text}: {', '.join(names)}", file=sys.stderr)
 
 
-def _compile(checkpoint: Path, output: Path, options: CompileOptions, dump_dir: Path | None) -> Compiled:
+def _compile(checkpoint: Path, output: Path, options: CompileOptions, dump_dir: Path | None,
+             budget: int | None) -> Compiled:
     """The dump is written too when the compilation fails behind the capture."""
     from dsv41c.compiler.driver import compile_checkpoint
     from dsv41c.compiler.pass_dump import PassDump
@@ -80,7 +85,7 @@ def _compile(checkpoint: Path, output: Path, options: CompileOptions, dump_dir: 
     dump = PassDump.to(dump_dir) if dump_dir is not None else None
     try:
         with phases() as progress:
-            return compile_checkpoint(checkpoint, output, options, progress, dump)
+            return compile_checkpoint(checkpoint, output, options, progress, dump, budget)
     finally:
         if dump is not None:
             dump.write()

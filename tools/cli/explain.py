@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,8 @@ def explain_command(
                                            "differ.")] = False,
     breaks: Annotated[bool, typer.Option("--breaks", help="Segments and breaks of each method, and the bridges that "
                                          "breaks write.")] = False,
+    page: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one page about the plan: methods, "
+                                              "memory by class, maps of the arena.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Count launches, segments, breaks, kernels and memory of an artifact, or say what the passes did."""
@@ -31,8 +34,11 @@ def explain_command(
     from dsv41c.runtime.plan.layer_launches import layer_launches, lines
     from dsv41c.tools.cli import explain_passes
 
-    _check_one([passes, one_pass is not None, why_not is not None, node is not None, launches, breaks])
-    if passes:
+    _check_one([passes, one_pass is not None, why_not is not None, node is not None, launches, breaks,
+                page is not None])
+    if page is not None:
+        facts, text = _write_page(artifact, page)
+    elif passes:
         facts, text = explain_passes.table(artifact)
     elif one_pass is not None:
         facts, text = explain_passes.one(artifact, one_pass)
@@ -60,8 +66,27 @@ def _check_one(chosen: list[bool]) -> None:
 
     if sum(chosen) > 1:
         raise Dsv41cError("DSV41C-E0901", "options of explain", found=f"{sum(chosen)} questions",
-                          needed="one of --passes, --pass, --why-not, --node, --launches and --breaks",
+                          needed="one of --passes, --pass, --why-not, --node, --launches, --breaks and --html",
                           do="ask one at a time")
+
+
+def _write_page(artifact: Path, target: Path) -> tuple[dict[str, Any], list[str]]:
+    """The file appears under its name only when it is whole (E0606 when it cannot)."""
+    from dsv41c.runtime.manifest import Manifest
+    from dsv41c.runtime.plan.errors import Dsv41cError
+    from dsv41c.runtime.plan.page import page
+
+    data = page(Manifest.read(artifact).read_plan(), artifact.resolve().name).encode()
+    temporary = target.with_name(f"{target.name}.tmp-{os.getpid()}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(target)
+    except OSError as error:
+        raise Dsv41cError("DSV41C-E0606", "the page cannot be written", where=str(target), found=str(error),
+                          needed="a file name in a writable directory", do="choose another --html") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return {"html": str(target), "bytes": len(data)}, [f"page {target}: {len(data)} bytes"]
 
 
 def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -79,7 +104,7 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
 def _method_lines(method: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield (f"method    {method['name']}: {method['axis']} up to {method['max_rows']}, "
-           f"arena {method['arena_bytes']:,} bytes")
+           f"arena {method['arena_bytes']:,} bytes, {method['peak_bytes']:,} alive at the peak")
     yield f"buckets   {' '.join(map(str, method['buckets']))}"
     yield (f"steps     {method['segments']} segments, {len(method['breaks'])} breaks, {method['launches']} launches "
            f"({_counts(method['by_provider'])})")

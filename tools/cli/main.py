@@ -22,6 +22,7 @@ from dsv41c.tools.cli.doctor import doctor_command
 from dsv41c.tools.cli.explain import explain_command
 from dsv41c.tools.cli.inspect import inspect_command
 from dsv41c.tools.cli.passes import passes_app
+from dsv41c.tools.cli.plan import plan_command
 from dsv41c.tools.cli.run import run_command
 
 INTERRUPTED = 130
@@ -31,6 +32,7 @@ app = typer.Typer(name="dsv41c", no_args_is_help=True, add_completion=False, ric
                   pretty_exceptions_enable=False)
 app.add_typer(checkpoint_app, name="checkpoint")
 app.command("compile")(compile_command)
+app.command("plan")(plan_command)
 app.command("run")(run_command)
 app.command("inspect")(inspect_command)
 app.command("explain")(explain_command)

@@ -37,19 +37,23 @@ def run_command(
     verify: Annotated[Verify, typer.Option(help="full: check the digest of every file.")] = Verify.header,
     weights: Annotated[Path | None, typer.Option(metavar="DIR", help="Checkpoint of an artifact that maps its weights; "
                                                  "its bytes must be those that were compiled.")] = None,
+    memory_budget: Annotated[str | None, typer.Option(metavar="SIZE", help="Refuse to load a plan that takes more "
+                                                      "bytes, as 8GiB, beside the weights.")] = None,
     dump_logits: Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Write float32 logits: array r{i} for "
                                                      "request i, one row for each returned token.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Generate text, or token ids where the artifact has no tokenizer."""
     from dsv41c.runtime.requests import Request
+    from dsv41c.tools.cli.byte_size import parse_bytes
     from dsv41c.tools.cli.prompts import PromptOptions
 
     settings = Request((), max_new_tokens, temperature=temperature, top_p=top_p, seed=seed, ignore_eos=ignore_eos)
     options = PromptOptions(prompt, prompt_ids, prompts_file, settings)
     if dump_logits is not None:
         _check_writable(dump_logits)
-    outcome = _run(artifact, options, _Modes(verify.value, weights, eager, dump_logits is not None))
+    allowed = None if memory_budget is None else parse_bytes("--memory-budget", memory_budget)
+    outcome = _run(artifact, options, _Modes(verify.value, weights, eager, dump_logits is not None, allowed))
     if dump_logits is not None:
         _write_logits(dump_logits, outcome.completions)
     if as_json:
@@ -64,6 +68,7 @@ class _Modes:
     weights: Path | None
     eager: bool
     keep_logits: bool
+    memory_budget: int | None
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,8 @@ def _run(artifact: Path, options: PromptOptions, modes: _Modes) -> _Outcome:
         check_request(request, limits, place)
     requests = list(placed.values())
     most = sum(r.max_new_tokens for r in requests)
-    runtime = load(artifact, modes.verify, weights=modes.weights)  # type: ignore[arg-type]
+    runtime = load(artifact, modes.verify, weights=modes.weights,
+                   memory_budget=modes.memory_budget)  # type: ignore[arg-type]
     with runtime, counter("tokens", most) as on_token:
         recorded = _Recorded(runtime)
         start = time.perf_counter()

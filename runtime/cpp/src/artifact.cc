@@ -66,7 +66,9 @@ void check_directory(const std::string& path, bool is_mapped, const std::string&
 
 }  // namespace
 
-Artifact::Artifact(const std::string& path, bool verify_full, const std::string& weights) : path_(path) {
+Artifact::Artifact(const std::string& path, bool verify_full, const std::string& weights,
+                   const std::function<void(const Plan&)>& admit)
+    : path_(path) {
   const Manifest manifest = read_manifest(path);
   check_files(manifest, path, verify_full);
   const MappedFile file(path + "/plan.json");
@@ -78,6 +80,7 @@ Artifact::Artifact(const std::string& path, bool verify_full, const std::string&
     refuse(plan_format::E0602, "plan.json of " + path, "model digest " + plan_.provenance.model_digest,
            "the manifest's model_digest " + manifest.model_digest);
   verify_plan(plan_);
+  admit(plan_);
   const bool is_mapped = manifest.files.contains(MappedWeights::NAME);
   check_directory(path, is_mapped, weights);
   if (is_mapped) mapped_ = std::make_unique<MappedWeights>(path + "/" + MappedWeights::NAME, weights);

@@ -1,6 +1,7 @@
 // An artifact directory: manifest, plan and mapped weights, checked before anything runs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,8 +16,10 @@ class Artifact {
  public:
   // Checks format version, plan-only, features, file sizes and digests (of every file when `verify_full`, else of
   // the plan and the weight index), verifies the plan, and maps the weights. An artifact that leaves its weights in a
-  // checkpoint needs that directory as `weights`; another must not be given one (E0901).
-  Artifact(const std::string& path, bool verify_full, const std::string& weights);
+  // checkpoint needs that directory as `weights`; another must not be given one (E0901). `admit` sees the verified plan
+  // before any weight is mapped and may throw.
+  Artifact(const std::string& path, bool verify_full, const std::string& weights,
+           const std::function<void(const Plan&)>& admit);
 
   const std::string& path() const { return path_; }
   const Plan& plan() const { return plan_; }

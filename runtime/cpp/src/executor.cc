@@ -6,12 +6,16 @@
 
 #include "dsv41c/plan_generated.h"
 #include "error.h"
+#include "memory_budget.h"
 #include "reservation.h"
 
 namespace dsv41c {
 
 Executor::Executor(const std::string& path, const LoadOptions& options)
-    : artifact_(path, options.verify_full, options.weights),
+    : artifact_(path, options.verify_full, options.weights,
+                [&options](const Plan& plan) {
+                  check_memory_budget(plan, options.memory_budget, !options.device.launch_singly);
+                }),
       poison_(options.poison),
       kernels_(plan(), options.providers),
       backend_(make_backend(artifact_, kernels_, options.device)),

@@ -20,7 +20,8 @@ struct LoadOptions {
   int32_t poison = 0;  // byte that fills the arena before every method, 0 = off
   std::vector<const dsv41c_provider*> providers;
   DeviceOptions device;
-  std::string weights;  // checkpoint directory of an artifact that maps its weights
+  std::string weights;        // checkpoint directory of an artifact that maps its weights
+  int64_t memory_budget = 0;  // bytes beside the weights, 0 = no limit
 };
 
 // What ATen's own kernels allocate in one run of a method.

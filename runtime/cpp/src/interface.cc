@@ -32,6 +32,8 @@ void check_options(const dsv41c_load_options& given) {
   if (given.poison < 0 || given.poison > 255)
     bad_option("poison", std::to_string(given.poison), "a byte from 1 to 255, or 0 for none");
   if (given.reserved != 0) bad_option("reserved", std::to_string(given.reserved), "0");
+  if (given.memory_budget < 0)
+    bad_option("memory_budget", std::to_string(given.memory_budget), "at least 1 byte, or 0 for no limit");
   if (given.num_providers < 0) bad_option("num_providers", std::to_string(given.num_providers), "at least 0");
   if (given.num_providers > 0 && !given.providers) bad_option("providers", "a null pointer", "num_providers pointers");
   for (int32_t i = 0; i < given.num_providers; ++i)
@@ -47,6 +49,7 @@ dsv41c::LoadOptions load_options(const dsv41c_load_options* given) {
   options.verify_full = given->verify_full != 0;
   options.poison = given->poison;
   options.device = {given->device, given->cuda_mode == 1, given->cuda_driver ? given->cuda_driver : "libcuda.so.1"};
+  options.memory_budget = given->memory_budget;
   if (given->weights) options.weights = given->weights;
   for (int32_t i = 0; i < given->num_providers; ++i) options.providers.push_back(given->providers[i]);
   return options;

@@ -32,6 +32,23 @@ def test_the_arena_lies_between_the_live_peak_and_no_reuse(items: list[Lifetime]
     assert peak <= total <= sum(aligned(i.num_bytes) for i in items)
 
 
+@given(lifetimes())
+def test_the_total_is_the_largest_end(items: list[Lifetime]) -> None:
+    layout = plan_layout(items)
+    assert layout.total_bytes == max((layout.offsets[i.name] + aligned(i.num_bytes) for i in items), default=0)
+
+
+@given(lifetimes())
+def test_values_that_live_at_once_share_no_byte(items: list[Lifetime]) -> None:
+    """Pair by pair, without the checker: it walks launches."""
+    offsets = plan_layout(items).offsets
+    for number, a in enumerate(items):
+        for b in items[:number]:
+            if a.first <= b.last and b.first <= a.last:
+                assert (offsets[a.name] + a.num_bytes <= offsets[b.name]
+                        or offsets[b.name] + b.num_bytes <= offsets[a.name])
+
+
 @given(lifetimes(), st.randoms())
 def test_the_layout_does_not_depend_on_the_order_of_its_input(items: list[Lifetime], random: object) -> None:
     shuffled = list(items)

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(("changes", "subject"), [
     ({"num_providers": -1}, "num_providers"), ({"num_providers": 1}, "providers"), ({"poison": -1}, "poison"),
     ({"poison": 256}, "poison"), ({"reserved": 1}, "reserved"), ({"cuda_mode": 2}, "cuda_mode"),
-    ({"verify_full": 2}, "verify_full"),
+    ({"verify_full": 2}, "verify_full"), ({"memory_budget": -1}, "memory_budget"),
 ])
 def test_bad_load_option_is_named(changes: dict[str, int], subject: str) -> None:
     options, handle = LoadOptions(**changes), ctypes.c_void_p()

@@ -26,7 +26,7 @@ SMALL = {"max_model_len": 64, "block_size": 16, "max_num_seqs": 4, "max_num_batc
 def test_explain_json(artifact: Path, command: Command) -> None:
     result = command("explain", artifact, "--json").json
     assert set(result) == {"schema_version", "path", "target", "required_features", "flows", "methods", "kernels",
-                           "memory", "state", "bridges"}
+                           "memory", "classes", "state", "bridges"}
     plan = json.loads((artifact / "plan.json").read_text())
     kernels = result["kernels"]
     assert kernels["total"] == len(plan["kernels"]) == sum(kernels["by_provider"].values())

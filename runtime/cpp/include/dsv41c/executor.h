@@ -28,6 +28,7 @@ typedef struct dsv41c_load_options {
   int32_t reserved;        /* 0 */
   const char* cuda_driver; /* null: libcuda.so.1 */
   const char* weights;     /* checkpoint directory, for an artifact that maps its weights; null for others */
+  int64_t memory_budget;   /* bytes that all but the weights may take; 0: no limit. Checked before any is reserved */
 } dsv41c_load_options;
 
 /* Lists of rows: keep_rows index rows of the upload, logit_rows index the kept rows; both strictly ascending.

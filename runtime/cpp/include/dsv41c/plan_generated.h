@@ -21,6 +21,8 @@ inline constexpr int64_t MAX_MAP_SIZE = 4294967296;
 inline constexpr int64_t MAX_MAP_STRIDE = 1099511627775;
 inline constexpr int64_t MAX_BOX = 256;
 inline constexpr int64_t MAX_ELEMENT_STRIDE = 8;
+inline constexpr int64_t DEVICE_ALIGNMENT = 256;
+inline constexpr int64_t GRAPH_NODE_BYTES = 2542;
 inline constexpr int64_t MAX_GRID[] = {2147483647, 65535, 65535};
 inline constexpr int64_t MAX_EXPRESSION_DEPTH = 64;
 inline constexpr std::string_view ROWS = "rows";
@@ -160,6 +162,7 @@ inline constexpr ErrorCode ERROR_CODES[] = {
     {"DSV41C-E0401", "lifetimes overlap", 70},
     {"DSV41C-E0402", "bad buckets", 2},
     {"DSV41C-E0403", "cut does not cover a method", 70},
+    {"DSV41C-E0405", "memory budget exceeded", 6},
     {"DSV41C-E0501", "plan malformed", 5},
     {"DSV41C-E0502", "plan verification failed", 5},
     {"DSV41C-E0503", "unknown feature", 5},
@@ -177,6 +180,7 @@ inline constexpr ErrorCode ERROR_CODES[] = {
     {"DSV41C-E0704", "no CUDA driver", 3},
     {"DSV41C-E0705", "no such CUDA device", 3},
     {"DSV41C-E0706", "artifact for another architecture", 5},
+    {"DSV41C-E0707", "memory budget exceeded at load", 6},
     {"DSV41C-E0801", "bad step input", 2},
     {"DSV41C-E0802", "step failed", 70},
     {"DSV41C-E0803", "self-test gives other tokens", 4},
@@ -205,6 +209,7 @@ inline constexpr std::string_view E0306 = "DSV41C-E0306";
 inline constexpr std::string_view E0401 = "DSV41C-E0401";
 inline constexpr std::string_view E0402 = "DSV41C-E0402";
 inline constexpr std::string_view E0403 = "DSV41C-E0403";
+inline constexpr std::string_view E0405 = "DSV41C-E0405";
 inline constexpr std::string_view E0501 = "DSV41C-E0501";
 inline constexpr std::string_view E0502 = "DSV41C-E0502";
 inline constexpr std::string_view E0503 = "DSV41C-E0503";
@@ -222,6 +227,7 @@ inline constexpr std::string_view E0703 = "DSV41C-E0703";
 inline constexpr std::string_view E0704 = "DSV41C-E0704";
 inline constexpr std::string_view E0705 = "DSV41C-E0705";
 inline constexpr std::string_view E0706 = "DSV41C-E0706";
+inline constexpr std::string_view E0707 = "DSV41C-E0707";
 inline constexpr std::string_view E0801 = "DSV41C-E0801";
 inline constexpr std::string_view E0802 = "DSV41C-E0802";
 inline constexpr std::string_view E0803 = "DSV41C-E0803";

@@ -11,7 +11,7 @@
 namespace dsv41c::cuda {
 namespace {
 
-constexpr int64_t REGION_ALIGNMENT = 256;  // of each region and weight, as the driver aligns an allocation
+constexpr int64_t REGION_ALIGNMENT = plan_format::DEVICE_ALIGNMENT;  // of each region and weight
 
 int64_t aligned(int64_t bytes) { return (bytes + REGION_ALIGNMENT - 1) / REGION_ALIGNMENT * REGION_ALIGNMENT; }
 

@@ -1,0 +1,77 @@
+"""The answer of `dsv41c plan` as plain data and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dsv41c.compiler.options import CompileOptions
+    from dsv41c.compiler.planning import Planner
+    from dsv41c.graphs.budget import Choice
+    from dsv41c.runtime.plan.schema import Method, Plan
+
+
+def result(planner: Planner, choice: Choice, budget: int | None, table: list[dict[str, int]]) -> dict[str, Any]:
+    from dsv41c.runtime.plan.explain import weight_bytes
+    from dsv41c.runtime.plan.memory_classes import memory_by_class
+
+    plan = planner.plan(choice.max_model_len, choice.max_rows)
+    classes = memory_by_class(plan)
+    graphs, classes["graphs"] = classes["graphs"], choice.total_bytes - sum(classes.values()) + classes["graphs"]
+    options = planner.options(choice.max_model_len, choice.max_rows)
+    dropped = graphs != classes["graphs"]
+    return {
+        "target": plan.target, "budget_bytes": budget, "total_bytes": choice.total_bytes,
+        "reserved_bytes": choice.total_bytes - classes["graphs"], "weight_bytes": weight_bytes(plan),
+        "classes": classes, "memory": vars(plan.memory),
+        "methods": [_method(plan, m, choice.buckets[m.name]) for m in plan.methods],
+        "tiers": table, "cost_ns": choice.cost_ns, "options": options.to_json(),
+        "compile": compile_arguments(options, choice.buckets if dropped else {}),
+    }
+
+
+def _method(plan: Plan, method: Method, buckets: tuple[int, ...]) -> dict[str, Any]:
+    from dsv41c.runtime.plan.arena_lives import peak_bytes
+    from dsv41c.runtime.plan.memory_classes import graph_bytes
+
+    bound = next(s.hi for s in plan.symbols if s.name == method.symbol)
+    return {"name": method.name, "max_rows": bound, "arena_bytes": method.arena_bytes,
+            "peak_bytes": peak_bytes(method, bound), "buckets": list(buckets),
+            "graph_bytes": graph_bytes(plan, method) * len(buckets)}
+
+
+def total_bytes(plan: Plan) -> int:
+    from dsv41c.runtime.plan.memory_classes import memory_by_class
+
+    return sum(memory_by_class(plan).values())
+
+
+def compile_arguments(options: CompileOptions, buckets: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """What `dsv41c compile` takes for this choice, complete."""
+    names = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "dtype", "quantizers", "target")
+    arguments = [word for name in names for word in (f"--{name.replace('_', '-')}", str(getattr(options, name)))]
+    arguments += [word for op in options.fallback for word in ("--fallback", op)]
+    arguments += [word for name in options.without for word in ("--without", name)]
+    arguments += ["--bucket-policy", "explicit"] if buckets else []
+    return arguments + [word for name, rungs in buckets.items()
+                        for word in ("--buckets", f"{name}={','.join(map(str, rungs))}")]
+
+
+def lines(result: Mapping[str, Any]) -> Iterator[str]:
+    yield f"target    {result['target']}"
+    for name, size in result["classes"].items():
+        if size:
+            yield f"{name:12} {size:18,} bytes"
+    for method in result["methods"]:
+        yield (f"method    {method['name']}: up to {method['max_rows']} rows, arena {method['arena_bytes']:,} bytes "
+               f"({method['peak_bytes']:,} alive at most), {len(method['buckets'])} buckets")
+    yield f"weights   {result['weight_bytes']:,} bytes, not part of the total"
+    yield f"reserved  {result['reserved_bytes']:,} bytes by the executor"
+    budget = result["budget_bytes"]
+    yield f"total     {result['total_bytes']:,} bytes" + (f" of a budget of {budget:,}" if budget is not None else "")
+    for tier in result["tiers"]:
+        yield f"tier      {tier['max_model_len']} tokens: {tier['total_bytes']:,} bytes"
+    if budget is not None:
+        yield f"cost      {result['cost_ns'] / 1e9:.3f} s for the workload, expected"
+    yield f"compile   dsv41c compile {' '.join(result['compile'])}"
