@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 
 from dsv41c.compiler.artifact import Packed, SelfTest, write_artifact
+from dsv41c.compiler.bucket_policy import buckets_of
 from dsv41c.compiler.capture import capture
 from dsv41c.compiler.checkpoint.view import CheckpointView, without_data
 from dsv41c.compiler.config import ModelConfig
@@ -80,7 +81,7 @@ def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progre
     if options.target != "cpu":
         cache = cache_directory()
         cuda = CudaBodies(options.target, cache and cache / "kernels", frozenset(options.fallback))
-    plan = lower(piped.program, specs, options.max_num_seqs, provenance, cuda)
+    plan = lower(piped.program, specs, options.max_num_seqs, provenance, cuda, buckets=buckets_of(options))
     verify(plan)
     used = {w.name for w in plan.weights}
     return Compiled(plan, view, options, {n: r for n, r in recipes.items() if n in used},

@@ -11,8 +11,8 @@ from dsv41c.compiler.kernel_table import KernelTable
 from dsv41c.compiler.lower_method import MethodLowering, Tables
 from dsv41c.compiler.model.state import StateSpec
 from dsv41c.compiler.ops.catalog import OPS
-from dsv41c.compiler.program import FLOWS, Method, Program
-from dsv41c.graphs.buckets import ladder, prefill_ladder
+from dsv41c.compiler.program import FLOWS, Program
+from dsv41c.graphs.buckets import Buckets, MethodBound, choose_buckets
 from dsv41c.graphs.memory import aligned
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.verify_tables import FEATURE_OF_BODY
@@ -59,12 +59,14 @@ class _Regions:
 
 
 def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, provenance: schema.Provenance,
-          cuda: CudaBodies | None = None, flows: tuple[schema.Flow, ...] = FLOWS) -> schema.Plan:
+          cuda: CudaBodies | None = None, flows: tuple[schema.Flow, ...] = FLOWS,
+          buckets: Buckets = Buckets()) -> schema.Plan:  # noqa: B008 (frozen)
     """The plan of every method. Bridges must be written by an earlier method of the program."""
     regions, kernels = _Regions(state_specs, num_slots), KernelTable(OPS, cuda)
     tables = Tables(kernels, OPS, regions.weight, regions.state, regions.bridge, regions.bridge_shape,
                     regions.io_offset, regions.pad_row)
-    methods = tuple(MethodLowering(m, tables, _buckets(m)).lower() for m in program.methods.values())
+    chosen = choose_buckets(buckets, {m.name: MethodBound(m.axis, m.symbol.hi) for m in program.methods.values()})
+    methods = tuple(MethodLowering(m, tables, chosen[m.name]).lower() for m in program.methods.values())
     states, state_bytes = _place_state(state_specs)
     arena = max(m.arena_bytes for m in methods)
     memory = schema.Memory(state_bytes, regions.bridge_bytes, regions.io_bytes, arena,
@@ -78,11 +80,6 @@ def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, 
         bridges=tuple(b for _, b in regions.bridges.values()),
         kernels=tuple(kernels.kernels), methods=methods, flows=flows,
         checks=())
-
-
-def _buckets(method: Method) -> tuple[int, ...]:
-    prefill = method.name in ("encoder", "decoder")
-    return prefill_ladder(method.symbol.hi) if prefill else ladder(method.symbol.hi)
 
 
 def _place_state(specs: tuple[StateSpec, ...]) -> tuple[tuple[schema.State, ...], int]:

@@ -17,6 +17,7 @@ from dsv41c.compiler.kernel_table import KernelTable
 from dsv41c.compiler.ops.spec import CaptureClass, OpSpec, PadRule
 from dsv41c.compiler.program import Method, Origin, argument, op_name
 from dsv41c.compiler.tensor_shape import TensorShape
+from dsv41c.graphs.buckets import Chosen
 from dsv41c.graphs.memory import Lifetime, check_layout, plan_layout
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
@@ -43,7 +44,7 @@ class MethodLowering:
 
     method: Method
     tables: Tables
-    buckets: tuple[int, ...]
+    buckets: Chosen
     values: list[schema.Value] = field(default_factory=list)
     launches: list[schema.Launch] = field(default_factory=list)
     inputs: list[schema.Port] = field(default_factory=list)
@@ -65,8 +66,8 @@ class MethodLowering:
                    for name, node in zip(self.method.outputs, results, strict=True)]
         values, arena_bytes = self._place()
         m = self.method
-        return schema.Method(m.name, m.axis, m.symbol.name, self.buckets, tuple(self.inputs), tuple(outputs), values,
-                             self._steps(), arena_bytes)
+        return schema.Method(m.name, m.axis, m.symbol.name, self.buckets.rungs, tuple(self.inputs), tuple(outputs), values,
+                             self._steps(), arena_bytes, self.buckets.ladder)
 
     # --- values ---------------------------------------------------------------------------------------------
 

@@ -11,6 +11,12 @@ from typing import Any
 
 import torch
 
+from dsv41c.compiler.bucket_options import (
+    DEFAULT_MAX_GRAPHS,
+    DEFAULT_STEP,
+    STEP_POLICIES,
+    check_bucket_options,
+)
 from dsv41c.compiler.config import ModelConfig
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.format import TARGETS
@@ -18,7 +24,7 @@ from dsv41c.runtime.plan.format import TARGETS
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 QUANTIZERS = ("off", "fake")
 WEIGHTS = ("packed", "map")
-_LISTS = ("fallback", "without")  # options of many names, written with blanks between them
+_LISTS = ("fallback", "without", "buckets", "histogram")  # options of many names, written with blanks between them
 DEFAULT_MAX_MODEL_LEN = 4096
 
 
@@ -36,6 +42,11 @@ class CompileOptions:
     fallback: tuple[str, ...] = ()  # ops that a CUDA target leaves to ATen instead of its own kernel
     without: tuple[str, ...] = ()  # passes to leave out
     plan_only: bool = False
+    bucket_policy: str = "default"
+    buckets: tuple[str, ...] = ()  # explicit: METHOD=1,2,3
+    bucket_step: int | None = None  # powers, step; None: DEFAULT_STEP
+    histogram: tuple[str, ...] = ()  # histogram: METHOD=ROWS:COUNT,ROWS:COUNT
+    max_graphs: int = DEFAULT_MAX_GRAPHS  # buckets of all methods together
     weights: str = "packed"  # map: leave them in the checkpoint's shards, which the executor is then given
 
     def resolved(self, config: ModelConfig) -> CompileOptions:
@@ -43,7 +54,10 @@ class CompileOptions:
         length = self.max_model_len
         if length is None:
             length = min(config.max_position_embeddings, DEFAULT_MAX_MODEL_LEN)
-        options = dataclasses.replace(self, max_model_len=length)
+        step = self.bucket_step
+        if step is None and self.bucket_policy in STEP_POLICIES:
+            step = DEFAULT_STEP
+        options = dataclasses.replace(self, max_model_len=length, bucket_step=step)
         options.check(config)
         return options
 
@@ -64,6 +78,7 @@ class CompileOptions:
         even = all(self.block_size % r == 0 for r in ratios)
         _need(1 <= self.block_size <= 65536 and even, "--block-size", self.block_size,
               f"a multiple of every compress ratio ({sorted(set(ratios))}), at most 65536")
+        check_bucket_options(self)
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -74,7 +89,9 @@ class CompileOptions:
         return -(-(self.max_model_len or 0) // self.block_size)
 
     def to_json(self) -> dict[str, str | int | bool]:
+        """Without what is not chosen (None)."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        values = {name: value for name, value in values.items() if value is not None}
         return values | {name: " ".join(getattr(self, name)) for name in _LISTS}
 
     @classmethod

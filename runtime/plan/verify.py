@@ -5,6 +5,7 @@ from __future__ import annotations
 from dsv41c.runtime.plan.schema import Plan
 from dsv41c.runtime.plan.verify_dataflow import check_dataflow, check_flows
 from dsv41c.runtime.plan.verify_kernels import check_kernels
+from dsv41c.runtime.plan.verify_ladders import check_ladders
 from dsv41c.runtime.plan.verify_launches import check_launches
 from dsv41c.runtime.plan.verify_lifetimes import check_lifetimes
 from dsv41c.runtime.plan.verify_ports import check_io, check_ports
@@ -24,4 +25,5 @@ def verify(plan: Plan) -> None:
         check_lifetimes(method, values)
     uses = [check_dataflow(method, values) for method, values in zip(plan.methods, placed, strict=True)]
     check_flows(plan, uses)
+    check_ladders(plan, uses)
     check_io(plan, placed)

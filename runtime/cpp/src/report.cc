@@ -57,6 +57,8 @@ std::string render_report(const Executor& executor, double seconds) {
     methods[method.name] = {{"axis", method.axis},
                             {"max_rows", executor.methods_[i]->max_rows()},
                             {"buckets", method.buckets},
+                            {"policy", method.ladder.policy},
+                            {"above", method.ladder.above},
                             {"launches", launches_by_provider(method, executor.kernels_)},
                             {"kernels", kernels_by_provider(executor.plan(), method, executor.kernels_)}};
     aten[method.name] = {{"rows", warm.rows}, {"allocations", warm.allocated.count}, {"bytes", warm.allocated.bytes}};
