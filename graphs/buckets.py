@@ -97,10 +97,9 @@ def choose_buckets(asked: Buckets, bounds: Mapping[str, MethodBound]) -> dict[st
     """Ladders of all methods. Rungs ascend; sizes 1, 2 and 3 exist but in explicit ladders; the last rung is the bound,
     or what is above it is split or, where an explicit or measured ladder ends below it, eager. E0402 where they are
     too many."""
-    measured, names = _of_policy(asked.policy, bounds)
+    given, names = _of_policy(asked.policy, bounds)
     keep = asked.policy.keep if isinstance(asked.policy, DefaultPolicy) else None
-    rungs = _within(asked, bounds, {name: measured.get(name) or _default(name, bound, keep)
-                                    for name, bound in bounds.items()})
+    rungs = _within(asked, bounds, {name: given.get(name) or _default(name, bounds, keep) for name in bounds})
     costs = asked.costs
     return {name: Chosen(rungs[name], schema.Ladder(names[name], bound.above, costs.replay_ns, costs.row_ns,
                                                     costs.eager_ns)) for name, bound in bounds.items()}
@@ -120,9 +119,10 @@ def _of_policy(policy: Policy, bounds: Mapping[str, MethodBound]) -> tuple[dict[
     return {}, dict.fromkeys(bounds, "default")
 
 
-def _default(name: str, bound: MethodBound, keep: int | None) -> Rungs:
+def _default(name: str, bounds: Mapping[str, MethodBound], keep: int | None) -> Rungs:
+    bound = bounds[name]
     if bound.axis == "kept_rows":
-        return suffix_rungs(bound.rows, keep)
+        return suffix_rungs(bound.rows, keep, bounds["decode"].rows if "decode" in bounds else 0)
     return prefill_rungs(bound.rows) if name == "encoder" else decode_rungs(bound.rows)
 
 

@@ -10,7 +10,7 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 SMALL = (1, 2, 3)  # rungs of every ladder: the sizes that one or two users make
 DECODE_RUNGS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 PREFILL_RUNGS = (4, 8, 16, 32, 64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
-SUFFIX_REQUESTS = (1, 2, 3, 4, 6, 8, 12, 16)  # prompts of one step
+SUFFIX_PROMPTS = (1, 2, 3, 4, 6, 8, 12, 16)  # of one step
 Rungs = tuple[int, ...]
 
 
@@ -24,13 +24,14 @@ def prefill_rungs(bound: int) -> Rungs:
     return covering({*PREFILL_RUNGS, *_half_octaves(PREFILL_RUNGS[-1], bound)}, bound)
 
 
-def suffix_rungs(bound: int, keep: int | None) -> Rungs:
+def suffix_rungs(bound: int, keep: int | None, mixed: int) -> Rungs:
     """Rungs of a method that is split above its top. Without `keep` those of prefill, at most 8,192; else octaves
-    below `keep`, then multiples of it."""
+    below `keep`, then what one prompt and up to `mixed` decodes keep, then several prompts with all the decodes."""
     if keep is None:
         return covering(PREFILL_RUNGS, min(bound, PREFILL_RUNGS[-1]))
-    whole = {keep * requests for requests in SUFFIX_REQUESTS}
-    return covering({r for r in PREFILL_RUNGS if r < keep} | whole, min(bound, max(whole)))
+    one = {keep + decodes for decodes in (0, mixed // 4, mixed // 2, mixed)}
+    several = {keep * prompts + mixed for prompts in SUFFIX_PROMPTS}
+    return covering({r for r in PREFILL_RUNGS if r < keep} | one | several, min(bound, max(several)))
 
 
 def power_rungs(bound: int, turn: int, step: int) -> Rungs:

@@ -60,19 +60,12 @@ def _check_bridges(plan: Plan, method: Method, use: BridgeUse, where: str) -> No
         storage = value.storage
         if isinstance(storage, BridgeStorage) and storage.index in use.written and not _is_rows(value, method.symbol):
             raise broken("method cannot be split", value_place(method, index), "a bridge that is not written by rows",
-                         f"sizes [{method.symbol}, ...] without gaps")
+                         f"sizes [{method.symbol}, ...], constant but for the first")
 
 
 def _is_rows(value: Value, symbol: str) -> bool:
-    """Whether rows of the symbol lie one behind the other."""
-    if not value.sizes or value.sizes[0] != symbol:
-        return False
-    step = 1
-    for size, stride in zip(reversed(value.sizes[1:]), reversed(value.strides[1:]), strict=True):
-        if not isinstance(size, int) or stride != step:
-            return False
-        step *= size
-    return value.strides[0] == step
+    """Whether it has a row of one size for each of the symbol; that it has no gaps was checked with its storage."""
+    return value.sizes[:1] == (symbol,) and all(isinstance(size, int) for size in value.sizes[1:])
 
 
 def _check_readers(plan: Plan, flow: Flow, by_name: dict[str, tuple[Method, BridgeUse]]) -> None:

@@ -11,7 +11,7 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 
 PROMPT_MEDIAN, PROMPT_SIGMA, PROMPT_MOST = 1_800, 1.2, 32_768  # tokens, lognormal, capped
 OUTPUT_MEDIAN, OUTPUT_SIGMA = 250, 0.8                         # tokens, lognormal
-SEED, REQUESTS, RATE = 1, 1_000, 4.0  # RATE: requests a second, about two thirds of what the cost model serves
+SEED, REQUESTS, RATE = 1, 1_000, 4.0  # RATE: requests a second; the cost model serves about 10 at default options
 
 
 @dataclass(frozen=True)

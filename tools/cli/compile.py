@@ -35,18 +35,30 @@ def compile_command(
                                                           "`dsv41c passes list` names them.")] = None,
     weights: Annotated[str, typer.Option(help="packed, or map: leave the weights in the checkpoint, which "
                                          "`dsv41c run --weights` then needs.")] = "packed",
+    bucket_policy: Annotated[str, typer.Option(help="Which row counts get a graph: default, powers, step, explicit or "
+                                               "histogram.")] = "default",
+    buckets: Annotated[list[str] | None, typer.Option(metavar="METHOD=1,2,3", help="Policy explicit: the buckets of a "
+                                                          "method; may be repeated.")] = None,
+    bucket_step: Annotated[int | None, typer.Option(metavar="N", help="Policies powers (from 256 on) and step: rows "
+                                                    "between buckets. Default: 128.")] = None,
+    histogram: Annotated[Path | None, typer.Option(metavar="FILE", help="Policy histogram: measured sizes, JSON like "
+                                                       '{"decode": {"1": 10, "2": 4}}.')] = None,
+    max_graphs: Annotated[int, typer.Option(metavar="N", help="Most buckets of all methods together.")] = 48,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: to inspect, not to run.")] = False,
     dump_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write the program as text before and after "
                                                   "each pass, and index.html that shows the differences.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Compile a checkpoint to an artifact."""
+    from dsv41c.compiler.bucket_options import read_histogram
     from dsv41c.compiler.options import CompileOptions
 
     options = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs,
                              max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, dtype=dtype,
                              quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
-                             without=tuple(without or ()), plan_only=plan_only, weights=weights)
+                             without=tuple(without or ()), plan_only=plan_only, weights=weights,
+                             bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,
+                             histogram=() if histogram is None else read_histogram(histogram), max_graphs=max_graphs)
     start = time.perf_counter()
     compiled = _compile(checkpoint, output, options, dump_dir)
     result = _result(compiled, output, time.perf_counter() - start)
@@ -79,7 +91,8 @@ def _compile(checkpoint: Path, output: Path, options: CompileOptions, dump_dir: 
 
 def _result(compiled: Compiled, output: Path, seconds: float) -> dict[str, Any]:
     plan = compiled.plan
-    methods = [{"name": m.name, "buckets": list(m.buckets), "launches": sum(len(s.launches) for s in m.steps)}
+    methods = [{"name": m.name, "buckets": list(m.buckets), "ladder": vars(m.ladder),
+                "launches": sum(len(s.launches) for s in m.steps)}
                for m in plan.methods]
     return {
         "schema_version": 1,

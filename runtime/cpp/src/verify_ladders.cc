@@ -36,17 +36,11 @@ void check_form(const Method& method, const std::string& where) {
   if (!method.outputs.empty()) unsplittable(where, "output " + method.outputs[0].name, "no outputs");
 }
 
-bool is_constant(const Expr& expr, int64_t value) { return expr.kind == Expr::Kind::constant && expr.value == value; }
-
-// Whether rows of the symbol lie one behind the other.
+// Whether it has a row of one size for each of the symbol; that it has no gaps was checked with its storage.
 bool is_rows(const Value& value, const std::string& symbol) {
-  if (value.sizes.empty() || value.sizes[0].kind != Expr::Kind::symbol || value.sizes[0].symbol != symbol) return false;
-  int64_t step = 1;
-  for (size_t d = value.sizes.size() - 1; d > 0; --d) {
-    if (value.sizes[d].kind != Expr::Kind::constant || !is_constant(value.strides[d], step)) return false;
-    step *= value.sizes[d].value;
-  }
-  return is_constant(value.strides[0], step);
+  return !value.sizes.empty() && value.sizes[0].kind == Expr::Kind::symbol && value.sizes[0].symbol == symbol &&
+         std::all_of(value.sizes.begin() + 1, value.sizes.end(),
+                     [](const Expr& size) { return size.kind == Expr::Kind::constant; });
 }
 
 void check_bridges(const Plan& plan, const Method& method, const BridgeUse& use, const std::string& where) {
@@ -59,7 +53,7 @@ void check_bridges(const Plan& plan, const Method& method, const BridgeUse& use,
     if (value.storage.kind == StorageKind::bridge && use.written.contains(value.storage.index) &&
         !is_rows(value, method.symbol))
       unsplittable(value_place(method, static_cast<int64_t>(i)), "a bridge that is not written by rows",
-                   "sizes [" + method.symbol + ", ...] without gaps");
+                   "sizes [" + method.symbol + ", ...], constant but for the first");
   }
 }
 
