@@ -54,7 +54,7 @@ def check_bucket_options(options: BucketOptions) -> None:
                                     ("--histogram", options.histogram, ("histogram",))):
         if value not in ((), None) and policy not in policies:
             raise _bad(option, f"with --bucket-policy {policy}", f"--bucket-policy {' or '.join(policies)}",
-                       f"add --bucket-policy {policies[0]}, or leave {option} out")
+                       f"add --bucket-policy {policies[0]}")
     if policy == "explicit" and not options.buckets:
         raise _bad("--bucket-policy", "explicit without --buckets", "--buckets METHOD=1,2,3,...", "add --buckets")
     if policy == "histogram" and not options.histogram:
@@ -76,7 +76,7 @@ def explicit_buckets(options: BucketOptions) -> dict[str, tuple[int, ...]]:
     for text in options.buckets:
         name, equals, numbers = text.partition("=")
         if not equals:
-            raise _bad("--buckets", repr(text), "METHOD=1,2,3,...", f"write {name or 'decode'}=1,2,3")
+            raise _bad("--buckets", repr(text), "METHOD=1,2,3,...", "write decode=1,2,3")
         _check_method("--buckets", name, found)
         found[name] = tuple(_integer("--buckets", part) for part in numbers.split(","))
     return found

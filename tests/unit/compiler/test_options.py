@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 
 
 @pytest.mark.parametrize("values", [{}, {"max_model_len": 77, "dtype": "float32"},
-                                    {"target": "sm_90a", "fallback": ("rms_norm", "rotary"), "without": ("a", "b")}])
+                                    {"target": "sm_90a", "fallback": ("rms_norm", "rotary"), "without": ("a", "b")},
+                                    {"bucket_policy": "explicit", "buckets": ("decode=1,2", "head=4")}])
 def test_json_form_gives_the_same_options_back(values: dict[str, Any]) -> None:
     options = CompileOptions(**values)
     assert CompileOptions.from_json(options.to_json()) == options
@@ -22,8 +24,10 @@ def test_the_digest_sees_every_field() -> None:
     base = CompileOptions()
     changed: dict[str, Any] = {"max_model_len": 9, "max_num_seqs": 2, "max_num_batched_tokens": 99, "block_size": 4,
                                "dtype": "float32", "quantizers": "off", "target": "sm_100a", "fallback": ("rotary",),
-                               "without": ("merge_equal_calls",), "plan_only": True, "weights": "map"}
-    assert set(changed) == set(base.to_json())
+                               "without": ("merge_equal_calls",), "plan_only": True, "weights": "map",
+                               "bucket_policy": "step", "buckets": ("decode=1,2",), "bucket_step": 64,
+                               "histogram": ("decode=1:10",), "max_graphs": 40}
+    assert set(changed) == {field.name for field in dataclasses.fields(base)}
     digests = {CompileOptions(**{name: value}).digest() for name, value in changed.items()}
     assert len(digests | {base.digest()}) == len(changed) + 1
 
