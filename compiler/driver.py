@@ -17,7 +17,7 @@ from dsv41c.compiler.config import ModelConfig
 from dsv41c.compiler.cuda_bodies import CudaBodies
 from dsv41c.compiler.eager import EagerModel
 from dsv41c.compiler.kernels.cache_directory import cache_directory
-from dsv41c.compiler.lower import lower
+from dsv41c.compiler.lower import Choices, lower
 from dsv41c.compiler.methods import build_methods
 from dsv41c.compiler.model.state import StateSpec, make_state, state_specs
 from dsv41c.compiler.model.transformer import Transformer
@@ -81,7 +81,7 @@ def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progre
     if options.target != "cpu":
         cache = cache_directory()
         cuda = CudaBodies(options.target, cache and cache / "kernels", frozenset(options.fallback))
-    plan = lower(piped.program, specs, options.max_num_seqs, provenance, cuda, buckets=buckets_of(options))
+    plan = lower(piped.program, specs, options.max_num_seqs, provenance, cuda, Choices(buckets=buckets_of(options)))
     verify(plan)
     used = {w.name for w in plan.weights}
     return Compiled(plan, view, options, {n: r for n, r in recipes.items() if n in used},

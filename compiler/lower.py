@@ -58,14 +58,23 @@ class _Regions:
         return (self.num_slots, 0, 0, 5, -1) if name == "upload" else (-1,)
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What is chosen beside the program; the defaults are those of `dsv41c compile`."""
+
+    flows: tuple[schema.Flow, ...] = FLOWS
+    buckets: Buckets = Buckets()
+
+
 def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, provenance: schema.Provenance,
-          cuda: CudaBodies | None = None, flows: tuple[schema.Flow, ...] = FLOWS,
-          buckets: Buckets = Buckets()) -> schema.Plan:  # noqa: B008 (frozen)
+          cuda: CudaBodies | None = None, choices: Choices | None = None) -> schema.Plan:
     """The plan of every method. Bridges must be written by an earlier method of the program."""
     regions, kernels = _Regions(state_specs, num_slots), KernelTable(OPS, cuda)
     tables = Tables(kernels, OPS, regions.weight, regions.state, regions.bridge, regions.bridge_shape,
                     regions.io_offset, regions.pad_row)
-    chosen = choose_buckets(buckets, {m.name: MethodBound(m.axis, m.symbol.hi) for m in program.methods.values()})
+    choices = choices or Choices()
+    bounds = {m.name: MethodBound(m.axis, m.symbol.hi) for m in program.methods.values()}
+    chosen = choose_buckets(choices.buckets, bounds)
     methods = tuple(MethodLowering(m, tables, chosen[m.name]).lower() for m in program.methods.values())
     states, state_bytes = _place_state(state_specs)
     arena = max(m.arena_bytes for m in methods)
@@ -78,7 +87,7 @@ def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, 
         provenance=provenance, symbols=symbols, memory=memory,
         weights=tuple(w for _, w in regions.weights.values()), state=states,
         bridges=tuple(b for _, b in regions.bridges.values()),
-        kernels=tuple(kernels.kernels), methods=methods, flows=flows,
+        kernels=tuple(kernels.kernels), methods=methods, flows=choices.flows,
         checks=())
 
 

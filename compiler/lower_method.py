@@ -66,8 +66,8 @@ class MethodLowering:
                    for name, node in zip(self.method.outputs, results, strict=True)]
         values, arena_bytes = self._place()
         m = self.method
-        return schema.Method(m.name, m.axis, m.symbol.name, self.buckets.rungs, tuple(self.inputs), tuple(outputs), values,
-                             self._steps(), arena_bytes, self.buckets.ladder)
+        return schema.Method(m.name, m.axis, m.symbol.name, self.buckets.rungs, tuple(self.inputs), tuple(outputs),
+                             values, self._steps(), arena_bytes, self.buckets.ladder)
 
     # --- values ---------------------------------------------------------------------------------------------
 

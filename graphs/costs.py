@@ -1,4 +1,4 @@
-"""What a step of some rows costs on a ladder: the model that histogram ladders minimise and the trace simulates with."""
+"""What a step of some rows costs on a ladder: what measured ladders minimise and the trace simulates with."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 class Costs:
     """Integer nanoseconds: of one replay, of each launched row, and how much more an eager run takes.
 
-    The defaults are the 40-layer decode graph on one H200 of tools/docs/figures.md (3,058 µs at 1 row, 5,855 µs at 352);
-    an eager run launches its 1,045 kernels one by one, at about 3 µs each.
+    The defaults are the 40-layer decode graph on one H200 of tools/docs/figures.md (3,058 µs at 1 row, 5,855 µs at
+    352); an eager run launches its 1,045 kernels one by one, at about 3 µs each.
     """
 
     replay_ns: int = 3_050_000

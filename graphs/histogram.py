@@ -1,4 +1,4 @@
-"""Ladders from measured sizes: at most so many rungs, chosen by dynamic programming so that the expected cost is least."""
+"""Ladders from measured sizes: at most so many rungs, of the least expected cost, by dynamic programming."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def expected_cost(rungs: Sequence[int], counts: Counts, costs: Costs, above: str
 
 def cheapest_rungs(counts: Counts, most: int, bound: int, costs: Costs, above: str) -> Rungs:
     """The ladder of at most `most` rungs with the least expected cost among those that have the small sizes. The last
-    rung may be below the bound where what happens above it is cheaper. E0402 when `most` does not hold the small ones."""
+    rung may be below the bound where what happens above it is cheaper. E0402 when `most` is below the small ones."""
     return ladders_by_size(counts, most, bound, costs, above)[-1][1]
 
 

@@ -89,13 +89,14 @@ from dsv41c.runtime.plan.format import (
 )
 
 __all__ = [
-    "ABOVE_LADDER", "ALIGNMENT", "AXES", "Absent", "ArenaStorage", "ArgLocal", "Argument", "Attribute", "Binary", "BoolTag",
-    "BUCKET_POLICIES", "Break", "Bridge", "BridgeStorage", "Call", "CallArgument", "Check", "CompositeBody", "ConstantLocal",
+    "ABOVE_LADDER", "ALIGNMENT", "AXES", "Absent", "ArenaStorage", "ArgLocal", "Argument", "Attribute",
+    "BUCKET_POLICIES", "Binary", "BoolTag", "Break", "Bridge", "BridgeStorage", "Call", "CallArgument", "Check",
+    "CompositeBody", "ConstantLocal",
     "CudaBody", "CudaLaunch", "CudaParam", "DTYPES", "Dtype", "DtypeTag", "Expr", "FEATURES",
     "FLOW_REQUIREMENTS", "FORMAT_VERSION", "FloatParam", "FloatTag", "Flow", "In", "InOut", "Int32Param",
     "Int64Param", "IntListTag", "IntTag", "IoStorage", "Kernel", "Ladder", "Launch", "Local", "MAX_BLOCK_THREADS",
-    "MAX_BYTES", "MAX_COST_NS", "MAX_DIMS", "MAX_GRID", "MAX_SHARED_BYTES", "Memory", "Method", "MutableTag", "NativeBody",
-    "NoneTag", "Out", "PAD_RULES", "Part", "PLAN_VERSION", "Plan", "Port", "Provenance", "ROWS",
+    "MAX_BYTES", "MAX_COST_NS", "MAX_DIMS", "MAX_GRID", "MAX_SHARED_BYTES", "Memory", "Method", "MutableTag",
+    "NativeBody", "NoneTag", "Out", "PAD_RULES", "Part", "PLAN_VERSION", "Plan", "Port", "Provenance", "ROWS",
     "ScratchParam", "Segment", "SequenceBody", "SequenceLocal", "State", "StateStorage", "Step", "Storage",
     "StringTag", "Symbol", "TARGETS", "Tag", "TempLocal", "TensorListTag", "TensorParam", "TensorTag",
     "Value", "ViewLocal", "ViewStorage", "Weight", "WeightStorage",

@@ -52,7 +52,8 @@ def same(left: Outcome, right: Outcome) -> bool:
     return left.logits == right.logits and left.state == right.state
 
 
-@pytest.mark.parametrize("total", [TOP - 1, TOP, TOP + 1, 2 * TOP - 1, 2 * TOP, 2 * TOP + 3, 3 * TOP, 4 * TOP - 4, ROWS])
+@pytest.mark.parametrize("total", [TOP - 1, TOP, TOP + 1, 2 * TOP - 1, 2 * TOP, 2 * TOP + 3, 3 * TOP, 4 * TOP - 4,
+                                   ROWS])
 def test_any_total_equals_the_eager_run_and_single_rows(engines: dict[str, ExecutorEngine], subject: Subject,
                                                         total: int) -> None:
     """One request of every number of replays, logits of all rows: against one eager run and against a step a row."""
@@ -86,5 +87,6 @@ def test_ragged_steps_of_several_requests_give_the_same_bits(engines: dict[str, 
 def test_another_token_in_the_first_part_is_noticed(engines: dict[str, ExecutorEngine], subject: Subject) -> None:
     """The comparison can fail: rows of later parts read what the first part left in the windows."""
     changed = (TOKENS[0] + 1, *TOKENS[1:])
-    one, other = (run(engines["bucketed"], Workload((t,), (3,), (((0, ROWS),),)), subject)[0] for t in (TOKENS, changed))
+    whole = (((0, ROWS),),)
+    one, other = (run(engines["bucketed"], Workload((t,), (3,), whole), subject)[0] for t in (TOKENS, changed))
     assert one.logits[0, ROWS - 1] != other.logits[0, ROWS - 1] and not same(one, other)

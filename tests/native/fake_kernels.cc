@@ -63,10 +63,9 @@ struct HostKernel {
   const char* symbol;
   void (*run)(const std::vector<uint64_t>& values);
 };
-constexpr HostKernel HOST_KERNELS[] = {{"test_rows", test_rows},     {"test_add", test_add},
-                                       {"test_scale", test_scale},   {"test_count", test_count},
-                                       {"test_mapped", test_mapped}, {"test_head", test_head},
-                                       {"test_take", test_take}};
+constexpr HostKernel HOST_KERNELS[] = {
+    {"test_rows", test_rows},     {"test_add", test_add},   {"test_scale", test_scale}, {"test_count", test_count},
+    {"test_mapped", test_mapped}, {"test_head", test_head}, {"test_take", test_take}};
 
 }  // namespace
 

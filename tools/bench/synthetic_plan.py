@@ -14,7 +14,7 @@ from dsv41c.compiler.capture import capture
 from dsv41c.compiler.cuda_bodies import FUSED_OPS, CudaBodies
 from dsv41c.compiler.driver import producer
 from dsv41c.compiler.kernels.cache_directory import cache_directory
-from dsv41c.compiler.lower import lower
+from dsv41c.compiler.lower import Choices, lower
 from dsv41c.compiler.model.scope import Scope, TensorTree
 from dsv41c.compiler.model.state import StateSpec, make_state
 from dsv41c.compiler.options import CompileOptions
@@ -89,7 +89,7 @@ def write_synthetic_artifact(output: Path, target: str) -> schema.Plan:
     options = CompileOptions(target=target, max_model_len=POSITIONS, max_num_seqs=SLOTS)
     provenance = schema.Provenance(_NoCheckpoint.model_digest, options.to_json(), producer())
     flows = (schema.Flow("decode", ("decode",), "all_rows_output"),)
-    plan = lower(Program({"decode": method}), STATE, SLOTS, provenance, cuda, flows)
+    plan = lower(Program({"decode": method}), STATE, SLOTS, provenance, cuda, Choices(flows))
     plan = replace(plan, methods=tuple(replace(m, buckets=BUCKETS) for m in plan.methods))
     verify(plan)
     write_artifact(output, plan, _NoCheckpoint(output.parent / "none"), options,

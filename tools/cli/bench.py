@@ -37,7 +37,7 @@ def bench_step(
 
 
 @bench_app.command("trace")
-def bench_trace(
+def bench_trace_command(
     simulate: Annotated[bool, typer.Option("--simulate", help="Schedule the requests and count pads, eager and split "
                                            "steps of the default buckets. Else the lengths are summed up.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of lengths and arrivals.")] = 1,

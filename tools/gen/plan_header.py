@@ -50,8 +50,8 @@ def header() -> str:
 
 def _limits() -> Iterable[str]:
     for name in ("PLAN_VERSION", "FORMAT_VERSION", "ALIGNMENT", "MAX_DIMS", "MAX_BYTES", "MAX_BLOCK_THREADS",
-                 "MAX_COPY_BYTES", "MAX_COST_NS", "MAX_SHARED_BYTES", "MAX_MAP_DIMS", "MAX_MAP_SIZE", "MAX_MAP_STRIDE", "MAX_BOX",
-                 "MAX_ELEMENT_STRIDE"):
+                 "MAX_COPY_BYTES", "MAX_COST_NS", "MAX_SHARED_BYTES", "MAX_MAP_DIMS", "MAX_MAP_SIZE", "MAX_MAP_STRIDE",
+                 "MAX_BOX", "MAX_ELEMENT_STRIDE"):
         yield f"inline constexpr int64_t {name} = {getattr(schema, name)};"
     yield f"inline constexpr int64_t MAX_GRID[] = {{{', '.join(map(str, schema.MAX_GRID))}}};"
     yield f"inline constexpr int64_t MAX_EXPRESSION_DEPTH = {expr.MAX_DEPTH};"

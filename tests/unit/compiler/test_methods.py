@@ -11,6 +11,7 @@ import torch
 
 from dsv41c.compiler.capture import Captured, capture
 from dsv41c.compiler.checkpoint.view import CheckpointView
+from dsv41c.compiler.bucket_options import method_bounds
 from dsv41c.compiler.methods import build_methods
 from dsv41c.compiler.model.numerics import OPS
 from dsv41c.compiler.model.state import make_state, state_specs

@@ -59,7 +59,8 @@ BROKEN: dict[str, tuple[str, str, Any]] = {
     "outputs": ("method cannot be split", "output copy", changed(with_decoder(gives_rows_back), len)),
     "read and written": ("method cannot be split", "bridge rows, read before it is written",
                          changed(with_decoder(writes_what_it_read), len)),
-    "not by rows": ("method cannot be split", "a bridge that is not written by rows", changed(toy_plan("split"), write_whole)),
+    "not by rows": ("method cannot be split", "a bridge that is not written by rows",
+                    changed(toy_plan("split"), write_whole)),
     "old places": ("split rows are read in their old places", "bridge kept_rows on axis rows",
                    changed(toy_plan("split"), lambda m: m[HEAD].update(axis="rows"))),
 }
