@@ -160,4 +160,16 @@ def _measured(asked: Buckets, bounds: Mapping[str, MethodBound], counts: Mapping
         best = [min(((best[spent - more][0] + cost, {**best[spent - more][1], name: rungs})
                      for more, (cost, rungs) in enumerate(options[: spent + 1])), key=lambda entry: entry[0])
                 for spent in range(spare + 1)]
-    return best[spare][1]
+    return _covered(best[spare][1], bounds, counts, most)
+
+
+def _covered(rungs: Mapping[str, Rungs], bounds: Mapping[str, MethodBound], counts: Mapping[str, Counts],
+             most: int) -> dict[str, Rungs]:
+    """With what is left of `most`: the bound for each method that would else run sizes eagerly that nobody measured."""
+    covered = dict(rungs)
+    for name, bound in bounds.items():
+        measured = [rows for rows, count in counts.get(name, {}).items() if count]
+        ends_below = name in rungs and max(measured, default=0) <= rungs[name][-1] < bound.rows
+        if ends_below and bound.above == "eager" and sum(map(len, covered.values())) < most:
+            covered[name] = (*rungs[name], bound.rows)
+    return covered

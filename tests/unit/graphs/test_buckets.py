@@ -133,6 +133,12 @@ def test_measured_ladders_share_the_graphs(counts: dict[str, dict[int, int]], mo
         assert each.ladder.policy == ("histogram" if name in counts else "default")
 
 
+def test_sizes_that_nobody_measured_have_a_bucket_while_graphs_are_left() -> None:
+    policy = HistogramPolicy({"decode": {1: 90, 7: 500, 11: 400}})
+    for most, rungs in ((6, (1, 2, 3, 7, 11, 16)), (5, (1, 2, 3, 7, 11))):
+        assert choose_buckets(Buckets(policy, most), {"decode": MethodBound("rows", 16)})["decode"].rungs == rungs
+
+
 @given(st.lists(st.integers(4, 500), min_size=1, max_size=30, unique=True), st.data())
 def test_thinning_drops_what_pads_least(sizes: list[int], data: st.DataObject) -> None:
     rungs = tuple(sorted({1, 2, 3, *sizes}))
