@@ -11,6 +11,7 @@ import torch
 
 from dsv41c.compiler import breaks
 from dsv41c.compiler.artifact import Packed, SelfTest, write_artifact
+from dsv41c.compiler.bucket_policy import buckets_of
 from dsv41c.compiler.capture import capture
 from dsv41c.compiler.checkpoint.view import CheckpointView, without_data
 from dsv41c.compiler.config import ModelConfig
@@ -111,7 +112,8 @@ def lower_fused(fused: Fused, program: Program, options: CompileOptions, cuda: C
     """The plan of `program`: the fused one, or the same at other sizes with the options that say so."""
     provenance = schema.Provenance(fused.view.model_digest, options.to_json(), producer())
     specs = state_specs(fused.view.config, options, backtrack=0, draft=False)
-    return lower(program, specs, options.max_num_seqs, provenance, Choices(cuda, breaks=options.breaks))
+    choices = Choices(cuda, breaks=options.breaks, buckets=buckets_of(options))
+    return lower(program, specs, options.max_num_seqs, provenance, choices)
 
 
 def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, progress: Progress,

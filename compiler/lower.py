@@ -12,8 +12,8 @@ from dsv41c.compiler.kernel_table import KernelTable
 from dsv41c.compiler.lower_method import MethodLowering, Tables
 from dsv41c.compiler.model.state import StateSpec
 from dsv41c.compiler.ops.catalog import OPS
-from dsv41c.compiler.program import FLOWS, Method, Program
-from dsv41c.graphs.buckets import ladder, prefill_ladder
+from dsv41c.compiler.program import FLOWS, Program
+from dsv41c.graphs.buckets import Buckets, MethodBound, choose_buckets
 from dsv41c.graphs.memory import Lifetime, aligned, check_layout, plan_layout
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.verify_tables import FEATURE_OF_BODY
@@ -66,11 +66,13 @@ class _Regions:
 
 @dataclass(frozen=True)
 class Choices:
-    """What a plan depends on beside its program. `breaks`: ops that break the graph although they could be captured."""
+    """What a plan depends on beside its program; the defaults are those of `dsv41c compile`. `breaks`: ops that break
+    the graph although they could be captured."""
 
     cuda: CudaBodies | None = None
     flows: tuple[schema.Flow, ...] = FLOWS
     breaks: Collection[str] = ()
+    buckets: Buckets = Buckets()
 
 
 def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, provenance: schema.Provenance,
@@ -80,7 +82,9 @@ def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, 
     regions, kernels = _Regions(state_specs, num_slots), KernelTable(OPS, cuda)
     tables = Tables(kernels, OPS, regions.weight, regions.state, regions.bridge, regions.bridge_shape,
                     regions.step_bridge, regions.io_offset, regions.pad_row)
-    methods = tuple(MethodLowering(m, tables, _buckets(m), choices.breaks).lower() for m in program.methods.values())
+    chosen = choose_buckets(choices.buckets,
+                            {m.name: MethodBound(m.axis, m.symbol.hi) for m in program.methods.values()})
+    methods = tuple(MethodLowering(m, tables, chosen[m.name], choices.breaks).lower() for m in program.methods.values())
     states, state_bytes = _place_state(state_specs)
     arena = max(m.arena_bytes for m in methods)
     bridges, bridge_bytes = _place_bridges([b for _, b in regions.bridges.values()], regions.bridge_bytes)
@@ -95,11 +99,6 @@ def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, 
         bridges=bridges,
         kernels=tuple(kernels.kernels), methods=methods, flows=choices.flows,
         checks=())
-
-
-def _buckets(method: Method) -> tuple[int, ...]:
-    prefill = method.name in ("encoder", "decoder")
-    return prefill_ladder(method.symbol.hi) if prefill else ladder(method.symbol.hi)
 
 
 def _place_state(specs: tuple[StateSpec, ...]) -> tuple[tuple[schema.State, ...], int]:

@@ -18,6 +18,7 @@ from dsv41c.compiler.lower_steps import lower_steps
 from dsv41c.compiler.ops.spec import OpSpec, PadRule
 from dsv41c.compiler.program import Method, Origin, argument, op_name
 from dsv41c.compiler.tensor_shape import TensorShape
+from dsv41c.graphs.buckets import Chosen
 from dsv41c.graphs.memory import Lifetime, check_layout, plan_layout
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
@@ -45,7 +46,7 @@ class MethodLowering:
 
     method: Method
     tables: Tables
-    buckets: tuple[int, ...]
+    buckets: Chosen
     breaks: Collection[str] = ()
     values: list[schema.Value] = field(default_factory=list)
     launches: list[schema.Launch] = field(default_factory=list)
@@ -69,8 +70,8 @@ class MethodLowering:
         steps = self._steps()
         values, arena_bytes = self._place()
         m = self.method
-        return schema.Method(m.name, m.axis, m.symbol.name, self.buckets, tuple(self.inputs), tuple(outputs), values,
-                             steps, arena_bytes)
+        return schema.Method(m.name, m.axis, m.symbol.name, self.buckets.rungs, tuple(self.inputs), tuple(outputs),
+                             values, steps, arena_bytes, self.buckets.ladder)
 
     # --- values ---------------------------------------------------------------------------------------------
 

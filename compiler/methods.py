@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from torch import fx
 
+from dsv41c.compiler.bounds import method_bounds
 from dsv41c.compiler.capture import Captured
 from dsv41c.compiler.model.transformer import LOGITS, SUFFIX
 from dsv41c.compiler.options import CompileOptions
@@ -27,20 +28,6 @@ def build_methods(captured: Captured, options: CompileOptions) -> Program:
     for index, (name, axis, symbol) in enumerate(cut):
         methods[name] = _piece(captured, name, axis, symbol, index, stage)
     return Program(methods)
-
-
-def method_bounds(options: CompileOptions) -> dict[str, int]:
-    """The largest size of each method's symbol."""
-    most, seqs = options.max_num_batched_tokens, options.max_num_seqs
-    return {"decode": seqs, "encoder": most, "decoder": _most_kept(options), "head": seqs}
-
-
-def _most_kept(options: CompileOptions) -> int:
-    """Rows of a step that the decoder may see: all, or of each request the kept end of its prompt."""
-    most = options.max_num_batched_tokens
-    if options.suffix_mode != "compact":
-        return most
-    return min(most, options.max_num_seqs * (options.suffix_keep_tokens or 1))
 
 
 def build_draft_method(captured: Captured, options: CompileOptions) -> Method:

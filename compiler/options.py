@@ -11,6 +11,12 @@ from typing import Any
 
 import torch
 
+from dsv41c.compiler.bucket_options import (
+    DEFAULT_MAX_GRAPHS,
+    DEFAULT_STEP,
+    STEP_POLICIES,
+    check_bucket_options,
+)
 from dsv41c.compiler.config import ModelConfig
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.format import TARGETS
@@ -20,7 +26,8 @@ QUANTIZERS = ("off", "fake")
 WEIGHTS = ("packed", "map")
 SUFFIX_MODES = ("off", "mask", "compact")
 KEEP_BEYOND_WINDOW = 12  # rows that the decoder keeps by default beside a window, for rollback
-_LISTS = ("fallback", "without", "breaks")  # options of many names, written with blanks between them
+# Options of many names, written with blanks between them.
+_LISTS = ("fallback", "without", "breaks", "buckets", "histogram")
 DEFAULT_MAX_MODEL_LEN = 4096
 
 
@@ -41,6 +48,11 @@ class CompileOptions:
     plan_only: bool = False
     suffix_mode: str = "off"  # compact: the decoder runs on the last rows of a prompt; mask: on all, and sees those
     suffix_keep_tokens: int | None = None  # last rows of a prompt that the decoder keeps; None: window + 12, off: 0
+    bucket_policy: str = "default"
+    buckets: tuple[str, ...] = ()  # explicit: METHOD=1,2,3
+    bucket_step: int | None = None  # powers, step; None: DEFAULT_STEP
+    histogram: tuple[str, ...] = ()  # histogram: METHOD=ROWS:COUNT,ROWS:COUNT
+    max_graphs: int = DEFAULT_MAX_GRAPHS  # buckets of all methods together
     weights: str = "packed"  # map: leave them in the checkpoint's shards, which the executor is then given
 
     def resolved(self, config: ModelConfig) -> CompileOptions:
@@ -48,10 +60,12 @@ class CompileOptions:
         length = self.max_model_len
         if length is None:
             length = min(config.max_position_embeddings, DEFAULT_MAX_MODEL_LEN)
-        options = dataclasses.replace(self, max_model_len=length)
-        if self.suffix_keep_tokens is None:
+        step, keep = self.bucket_step, self.suffix_keep_tokens
+        if step is None and self.bucket_policy in STEP_POLICIES:
+            step = DEFAULT_STEP
+        if keep is None:
             keep = 0 if self.suffix_mode == "off" else config.sliding_window + KEEP_BEYOND_WINDOW
-            options = dataclasses.replace(options, suffix_keep_tokens=keep)
+        options = dataclasses.replace(self, max_model_len=length, bucket_step=step, suffix_keep_tokens=keep)
         options.check(config)
         return options
 
@@ -73,6 +87,7 @@ class CompileOptions:
         even = all(self.block_size % r == 0 for r in ratios)
         _need(1 <= self.block_size <= 65536 and even, "--block-size", self.block_size,
               f"a multiple of every compress ratio ({sorted(set(ratios))}), at most 65536")
+        check_bucket_options(self)
 
     def _check_suffix(self, config: ModelConfig) -> None:
         _need(self.suffix_mode in SUFFIX_MODES, "--suffix-mode", self.suffix_mode, f"one of {', '.join(SUFFIX_MODES)}")
@@ -92,7 +107,9 @@ class CompileOptions:
         return -(-(self.max_model_len or 0) // self.block_size)
 
     def to_json(self) -> dict[str, str | int | bool]:
+        """Without what is not chosen (None)."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        values = {name: value for name, value in values.items() if value is not None}
         return values | {name: " ".join(getattr(self, name)) for name in _LISTS}
 
     @classmethod

@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import fx
 
+from dsv41c.compiler.bounds import method_bounds
 from dsv41c.compiler.checkpoint.view import CheckpointView
-from dsv41c.compiler.methods import method_bounds
 from dsv41c.compiler.model.state import StateSpec
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.program import Method, Origin, Program

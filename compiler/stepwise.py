@@ -88,7 +88,7 @@ class StepComparison:
         """Between launches the executor shows state and outputs only: the fault is in the named launch or in one
         that it reads from, behind the last launch whose result was right."""
         right = "the start of the step"
-        for method in (m for name in ran for m in self.reference.plan.methods if m.name == name):
+        for method in (m for name in dict.fromkeys(ran) for m in self.reference.plan.methods if m.name == name):
             for launch, names in _visible(self.reference.plan, method):
                 if wrong := sorted(names & different):
                     return _differs(f"{method.name}: {launch.name}", f"other bits in {', '.join(wrong)} after step "

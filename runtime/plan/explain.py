@@ -75,6 +75,7 @@ def _method(plan: Plan, method: Method) -> dict[str, Any]:
         "name": method.name,
         "axis": method.axis,
         "buckets": list(method.buckets),
+        "ladder": vars(method.ladder),
         "segments": len(method.steps) - len(breaks),
         "breaks": [{"op": b.op, "reason": b.reason, "launches": len(b.launches)} for b in breaks],
         "launches": len(kernels),

@@ -32,6 +32,9 @@ MAX_MAP_STRIDE = 2**40 - 1  # bytes
 MAX_BOX = 256               # elements of a dimension
 MAX_ELEMENT_STRIDE = 8
 FLOW_REQUIREMENTS = ("all_rows_output", "nothing")
+BUCKET_POLICIES = ("default", "powers", "step", "explicit", "histogram")
+ABOVE_LADDER = ("eager", "split")  # what a method does with more rows than its largest bucket
+MAX_COST_NS = 10**12  # of a ladder's cost model: times the rows of a step it stays in int64
 
 
 class Dtype(NamedTuple):

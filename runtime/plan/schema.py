@@ -56,8 +56,10 @@ from dsv41c.runtime.plan.cuda_bodies import (
 )
 from dsv41c.runtime.plan.expr import Binary, Expr
 from dsv41c.runtime.plan.format import (
+    ABOVE_LADDER,
     ALIGNMENT,
     AXES,
+    BUCKET_POLICIES,
     DEVICE_ALIGNMENT,
     DTYPES,
     FEATURES,
@@ -70,6 +72,7 @@ from dsv41c.runtime.plan.format import (
     MAX_BOX,
     MAX_BYTES,
     MAX_COPY_BYTES,
+    MAX_COST_NS,
     MAX_DIMS,
     MAX_ELEMENT_STRIDE,
     MAX_GRID,
@@ -88,13 +91,14 @@ from dsv41c.runtime.plan.format import (
 )
 
 __all__ = [
-    "ALIGNMENT", "AXES", "Absent", "ArenaStorage", "ArgLocal", "Argument", "Attribute", "Binary", "BoolTag",
-    "Break", "Bridge", "BridgeStorage", "Call", "CallArgument", "Check", "CompositeBody", "ConstantLocal",
+    "ABOVE_LADDER", "ALIGNMENT", "AXES", "Absent", "ArenaStorage", "ArgLocal", "Argument", "Attribute",
+    "BUCKET_POLICIES", "Binary", "BoolTag", "Break", "Bridge", "BridgeStorage", "Call", "CallArgument", "Check",
+    "CompositeBody", "ConstantLocal",
     "CudaBody", "CudaLaunch", "CudaParam", "DTYPES", "Dtype", "DtypeTag", "Expr", "FEATURES",
     "FLOW_REQUIREMENTS", "FORMAT_VERSION", "FloatParam", "FloatTag", "Flow", "In", "InOut", "Int32Param",
-    "Int64Param", "IntListTag", "IntTag", "IoStorage", "Kernel", "Launch", "Local", "MAX_BLOCK_THREADS",
-    "MAX_BYTES", "MAX_DIMS", "MAX_GRID", "MAX_SHARED_BYTES", "Memory", "Method", "MutableTag", "NativeBody",
-    "NoneTag", "Out", "PAD_RULES", "Part", "PLAN_VERSION", "Plan", "Port", "Provenance", "ROWS",
+    "Int64Param", "IntListTag", "IntTag", "IoStorage", "Kernel", "Ladder", "Launch", "Local", "MAX_BLOCK_THREADS",
+    "MAX_BYTES", "MAX_COST_NS", "MAX_DIMS", "MAX_GRID", "MAX_SHARED_BYTES", "Memory", "Method", "MutableTag",
+    "NativeBody", "NoneTag", "Out", "PAD_RULES", "Part", "PLAN_VERSION", "Plan", "Port", "Provenance", "ROWS",
     "ScratchParam", "Segment", "SequenceBody", "SequenceLocal", "State", "StateStorage", "Step", "Storage",
     "StringTag", "Symbol", "TARGETS", "Tag", "TempLocal", "TensorListTag", "TensorParam", "TensorTag",
     "Value", "ViewLocal", "ViewStorage", "Weight", "WeightStorage",
@@ -196,6 +200,18 @@ Step = Segment | Break
 
 
 @dataclass(frozen=True)
+class Ladder:
+    """How the buckets were chosen, what happens above the largest one, and the cost model behind the choice: a
+    replay costs replay_ns and row_ns for each launched row, an eager run eager_ns more; integer nanoseconds."""
+
+    policy: str
+    above: str
+    replay_ns: int
+    row_ns: int
+    eager_ns: int
+
+
+@dataclass(frozen=True)
 class Method:
     name: str
     axis: str
@@ -206,6 +222,7 @@ class Method:
     values: tuple[Value, ...]
     steps: tuple[Step, ...]
     arena_bytes: int
+    ladder: Ladder
 
 
 # --- the plan ---------------------------------------------

@@ -41,7 +41,7 @@ def structure_differences(a: Plan, b: Plan) -> Iterator[str]:
 
 
 def _method(a: Plan, b: Plan, one: Method, other: Method) -> Iterator[str]:
-    for field in ("axis", "symbol", "buckets"):
+    for field in ("axis", "symbol", "buckets", "ladder"):
         if getattr(one, field) != getattr(other, field):
             yield f".{field}: {show(getattr(one, field))} -> {show(getattr(other, field))}"
     for field in ("inputs", "outputs"):

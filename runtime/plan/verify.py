@@ -6,6 +6,7 @@ from dsv41c.runtime.plan.schema import Plan
 from dsv41c.runtime.plan.verify_bridges import check_bridge_use, check_bridges
 from dsv41c.runtime.plan.verify_dataflow import check_dataflow, check_flows
 from dsv41c.runtime.plan.verify_kernels import check_kernels
+from dsv41c.runtime.plan.verify_ladders import check_ladders
 from dsv41c.runtime.plan.verify_launches import check_launches
 from dsv41c.runtime.plan.verify_lifetimes import check_lifetimes
 from dsv41c.runtime.plan.verify_ports import check_io, check_ports
@@ -28,4 +29,5 @@ def verify(plan: Plan) -> None:
     for method, values in zip(plan.methods, placed, strict=True):
         check_bridge_use(plan, method, values)
     check_flows(plan, uses)
+    check_ladders(plan, uses)
     check_io(plan, placed)

@@ -16,7 +16,7 @@ from dsv41c.compiler.options import CompileOptions
 from dsv41c.runtime.load import Runtime, heap_allocations, load
 
 OPTIONS: dict[str, Any] = {"dtype": "bfloat16", "quantizers": "fake", "max_num_batched_tokens": 64,
-                           "max_model_len": 256}
+                           "max_model_len": 256, "bucket_policy": "explicit", "buckets": ("encoder=1,2,3,4,8,16,32",)}
 
 
 @pytest.fixture(params=["tiny", "demo"])

@@ -153,6 +153,13 @@ def other_buckets(plan: Any, rng: random.Random) -> str:
     return f"{method['name']} buckets {method['buckets']}"
 
 
+def other_ladder(plan: Any, rng: random.Random) -> str:
+    method = rng.choice(plan["methods"])
+    key, value = rng.choice([("policy", "luck"), ("above", "drop"), ("replay_ns", -1), ("eager_ns", 2**62)])
+    method["ladder"][key] = value
+    return f"{method['name']} ladder {key} {value}"
+
+
 def other_bound(plan: Any, rng: random.Random) -> str:
     symbol = rng.choice(plan["symbols"])
     symbol[rng.choice(["hi", "lo"])] = rng.choice([0, -5, 100, 2**40])
@@ -250,6 +257,6 @@ def other_output(plan: Any, rng: random.Random) -> str:
 MUTATIONS: tuple[Mutation, ...] = (
     other_kernel, other_shape_of_kernel, swapped_launches, lost_launch, other_argument, other_role, lost_argument,
     lost_scratch, other_dtype, other_size, other_stride, moved_value, other_table_entry, other_region, other_state,
-    other_bridge, other_buckets, other_bound, other_flow, other_weight, other_native_body, other_attribute,
-    lost_attribute, other_scratch, other_call, other_local, other_port, other_output,
+    other_bridge, other_buckets, other_ladder, other_bound, other_flow, other_weight, other_native_body,
+    other_attribute, lost_attribute, other_scratch, other_call, other_local, other_port, other_output,
 )

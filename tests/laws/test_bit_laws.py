@@ -14,14 +14,15 @@ from laws.engines import EXECUTORS, Subject
 from laws.schedules import Outcome, Workload, requests, run_workload, schedules
 
 NUMERICS = [(d, q) for d in ("float32", "bfloat16") for q in ("off", "fake")]
-SLOTS, ROWS = 48, 64  # the largest prefill bucket is 32, so that some steps run eagerly in every mode
+SLOTS, ROWS = 48, 64
+BUCKETS = ("decode=1,2,3,4,6,8,12,16,24,32",)  # some steps are larger and run eagerly in every mode
 
 
 @pytest.fixture(scope="module", params=NUMERICS, ids="-".join)
 def subject(request: pytest.FixtureRequest, tiny_checkpoint: Path, compiled_artifact: Callable[..., Path]) -> Subject:
     dtype, quantizers = request.param
     options = {"dtype": dtype, "quantizers": quantizers, "max_model_len": 64, "max_num_seqs": SLOTS,
-               "max_num_batched_tokens": ROWS, "block_size": 4}
+               "max_num_batched_tokens": ROWS, "block_size": 4, "bucket_policy": "explicit", "buckets": BUCKETS}
     return Subject.build(tiny_checkpoint, compiled_artifact("tiny", 0, **options), CompileOptions(**options))
 
 

@@ -53,13 +53,19 @@ void test_head(const std::vector<uint64_t>& v) {
     for (uint64_t c = 0; c < v[4]; ++c) at<float>(v[2])[r * v[4] + c] = at<float>(v[0])[r] * at<float>(v[1])[c];
 }
 
+// in, index, out, n: -1 takes nothing
+void test_take(const std::vector<uint64_t>& v) {
+  const auto* index = at<const int32_t>(v[1]);
+  for (uint64_t i = 0; i < v[3]; ++i) at<float>(v[2])[i] = index[i] < 0 ? -1.0f : at<float>(v[0])[index[i]];
+}
+
 struct HostKernel {
   const char* symbol;
   void (*run)(const std::vector<uint64_t>& values);
 };
-constexpr HostKernel HOST_KERNELS[] = {{"test_rows", test_rows},     {"test_add", test_add},
-                                       {"test_scale", test_scale},   {"test_count", test_count},
-                                       {"test_mapped", test_mapped}, {"test_head", test_head}};
+constexpr HostKernel HOST_KERNELS[] = {
+    {"test_rows", test_rows},     {"test_add", test_add},   {"test_scale", test_scale}, {"test_count", test_count},
+    {"test_mapped", test_mapped}, {"test_head", test_head}, {"test_take", test_take}};
 
 }  // namespace
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-bench_app = typer.Typer(no_args_is_help=True, help="Measure steps on this machine.")
+bench_app = typer.Typer(no_args_is_help=True, help="Measure steps on this machine, or ladders on a trace.")
 
 
 class BenchConfig(StrEnum):
@@ -16,11 +16,6 @@ class BenchConfig(StrEnum):
 
     tiny = "tiny"
     demo = "demo"
-
-
-@bench_app.callback()
-def _group() -> None:
-    """Keeps `step` a subcommand although it is the only one."""
 
 
 @bench_app.command("step")
@@ -39,3 +34,27 @@ def bench_step(
         run_bench_artifact(artifact, weights, repeat=repeat, as_json=as_json)
         return
     run_bench_step([c.value for c in config or BenchConfig], repeat=repeat, as_json=as_json)
+
+
+@bench_app.command("trace")
+def bench_trace_command(
+    simulate: Annotated[bool, typer.Option("--simulate", help="Schedule the requests and count pads, eager and split "
+                                           "steps of the default buckets. Else the lengths are summed up.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of lengths and arrivals.")] = 1,
+    requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 1_000,
+    rate: Annotated[float, typer.Option(help="Requests a second.")] = 4.0,
+    max_num_seqs: Annotated[int, typer.Option(min=1, help="As of compile.")] = 16,
+    max_num_batched_tokens: Annotated[int, typer.Option(min=1, help="As of compile.")] = 512,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+) -> None:
+    """Draw a trace of requests, and show what the default buckets do with its steps."""
+    from dsv41c.tools.bench.trace import check_trace_options, draw_trace
+    from dsv41c.tools.bench.trace_report import print_lengths, print_trace, run_trace
+
+    check_trace_options(rate, max_num_seqs, max_num_batched_tokens)
+    trace = draw_trace(seed, requests, rate)
+    facts = {"seed": seed, "rate": rate}
+    if simulate:
+        print_trace(run_trace(trace, max_num_seqs, max_num_batched_tokens) | facts, as_json)
+    else:
+        print_lengths(trace, facts, as_json)

@@ -38,6 +38,15 @@ def compile_command(
                          "a plan.")] = None,
     weights: Annotated[str, typer.Option(help="packed, or map: leave the weights in the checkpoint, which "
                                          "`dsv41c run --weights` then needs.")] = "packed",
+    bucket_policy: Annotated[str, typer.Option(help="Which row counts get a graph: default, powers, step, explicit or "
+                                               "histogram.")] = "default",
+    buckets: Annotated[list[str] | None, typer.Option(metavar="METHOD=1,2,3", help="Policy explicit: the buckets of a "
+                                                          "method; may be repeated.")] = None,
+    bucket_step: Annotated[int | None, typer.Option(metavar="N", help="Policies powers (from 256 on) and step: rows "
+                                                    "between buckets. Default: 128.")] = None,
+    histogram: Annotated[Path | None, typer.Option(metavar="FILE", help="Policy histogram: measured sizes, JSON like "
+                                                       '{"decode": {"1": 10, "2": 4}}.')] = None,
+    max_graphs: Annotated[int, typer.Option(metavar="N", help="Most buckets of all methods together.")] = 48,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: to inspect, not to run.")] = False,
     budget: Annotated[str | None, typer.Option(metavar="SIZE", help="Write nothing when the plan takes more bytes, as "
                                                "8GiB, beside the weights.")] = None,
@@ -51,6 +60,7 @@ def compile_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Compile a checkpoint to an artifact."""
+    from dsv41c.compiler.bucket_options import read_histogram
     from dsv41c.compiler.options import CompileOptions
     from dsv41c.tools.cli.byte_size import parse_bytes
 
@@ -59,7 +69,9 @@ def compile_command(
                              max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, dtype=dtype,
                              quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
                              without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=plan_only,
-                             weights=weights, suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens)
+                             weights=weights, suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens,
+                             bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,
+                             histogram=() if histogram is None else read_histogram(histogram), max_graphs=max_graphs)
     start = time.perf_counter()
     compiled = _compile(checkpoint, output, options, dump_dir, allowed)
     result = _result(compiled, output, time.perf_counter() - start)
@@ -93,7 +105,8 @@ def _compile(checkpoint: Path, output: Path, options: CompileOptions, dump_dir: 
 
 def _result(compiled: Compiled, output: Path, seconds: float) -> dict[str, Any]:
     plan = compiled.plan
-    methods = [{"name": m.name, "buckets": list(m.buckets), "launches": sum(len(s.launches) for s in m.steps)}
+    methods = [{"name": m.name, "buckets": list(m.buckets), "ladder": vars(m.ladder),
+                "launches": sum(len(s.launches) for s in m.steps)}
                for m in plan.methods]
     return {
         "schema_version": 1,

@@ -105,7 +105,10 @@ def _method_lines(method: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield (f"method    {method['name']}: {method['axis']} up to {method['max_rows']}, "
            f"arena {method['arena_bytes']:,} bytes, {method['peak_bytes']:,} alive at the peak")
-    yield f"buckets   {' '.join(map(str, method['buckets']))}"
+    ladder = method["ladder"]
+    yield (f"buckets   {' '.join(map(str, method['buckets']))} ({ladder['policy']}), above them {ladder['above']}; "
+           f"model: {ladder['replay_ns']:,} ns a replay, {ladder['row_ns']:,} ns a row, "
+           f"{ladder['eager_ns']:,} ns more eagerly")
     yield (f"steps     {method['segments']} segments, {len(method['breaks'])} breaks, {method['launches']} launches "
            f"({_counts(method['by_provider'])})")
     if method["kernel_runs"] != method["launches"]:  # there are sequences

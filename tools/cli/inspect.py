@@ -52,6 +52,7 @@ def _method(method: Method, plan: Plan) -> dict[str, Any]:
         "name": method.name,
         "axis": method.axis,
         "buckets": list(method.buckets),
+        "ladder": vars(method.ladder),
         "steps": len(method.steps),
         "launches": dict(Counter(plan.kernels[launch.kernel].body.TAG.name for launch in launches)),
         "kernel_runs": dict(Counter(kernel.body.TAG.name for kernel in runs)),
@@ -85,7 +86,8 @@ def _text(summary: dict[str, Any]) -> str:
         runs = f" that run {_counts(method['kernel_runs'])}" if "sequence" in method["launches"] else ""
         lines.append(f"method    {method['name']}: {method['axis']} <= {method['max_rows']}, "
                      f"launches {_counts(method['launches'])}{runs}, arena {method['arena_bytes']} bytes, "
-                     f"buckets {' '.join(str(b) for b in method['buckets'])}")
+                     f"buckets {' '.join(str(b) for b in method['buckets'])} "
+                     f"({method['ladder']['policy']}), above them {method['ladder']['above']}")
     return "\n".join(lines)
 
 

@@ -35,7 +35,8 @@ def small_plan() -> schema.Plan:
     launches = (schema.Launch("a", 0, (schema.In(0), schema.In(2), schema.InOut(1), schema.Out(3)), None),
                 schema.Launch("b", 1, (schema.In(3), schema.Out(4)), None))
     method = schema.Method("decode", "rows", "T", (1, 2), (schema.Port("upload", 0, (0, 0, 0, 5, -1)),),
-                           (schema.Port("logits", 4, ()),), values, (schema.Segment(launches),), 64)
+                           (schema.Port("logits", 4, ()),), values, (schema.Segment(launches),), 64,
+                           schema.Ladder("default", "eager", 1, 2, 3))
     return schema.Plan(
         1, ("aten_composites", "native_cpu"), "cpu", schema.Provenance("0" * 64, {"max_model_len": 8}, "seed"),
         (schema.Symbol("T", 1, 2),), schema.Memory(64, 64, 128, 64, 320), (weight,), (state,),
@@ -60,7 +61,8 @@ def words_of_plans() -> set[str]:
     """Keys, tags, kinds and operators: the strings that the format gives a meaning to."""
     fields = {f.name for c in vars(schema).values() if isinstance(c, type) and dataclasses.is_dataclass(c)
               for f in dataclasses.fields(c)}
-    return fields | set(format.DTYPES) | set(format.FEATURES) | set(format.AXES) | set(expr.OPERATORS)
+    choices = {*format.AXES, *format.BUCKET_POLICIES, *format.ABOVE_LADDER}
+    return fields | choices | set(format.DTYPES) | set(format.FEATURES) | set(expr.OPERATORS)
 
 
 def words_in(value: object) -> set[str]:

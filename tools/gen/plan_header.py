@@ -51,8 +51,8 @@ def header() -> str:
 
 def _limits() -> Iterable[str]:
     for name in ("PLAN_VERSION", "FORMAT_VERSION", "ALIGNMENT", "MAX_DIMS", "MAX_BYTES", "MAX_BLOCK_THREADS",
-                 "MAX_COPY_BYTES", "MAX_SHARED_BYTES", "MAX_MAP_DIMS", "MAX_MAP_SIZE", "MAX_MAP_STRIDE", "MAX_BOX",
-                 "MAX_ELEMENT_STRIDE", "DEVICE_ALIGNMENT", "GRAPH_NODE_BYTES"):
+                 "MAX_COPY_BYTES", "MAX_COST_NS", "MAX_SHARED_BYTES", "MAX_MAP_DIMS", "MAX_MAP_SIZE", "MAX_MAP_STRIDE",
+                 "MAX_BOX", "MAX_ELEMENT_STRIDE", "DEVICE_ALIGNMENT", "GRAPH_NODE_BYTES"):
         yield f"inline constexpr int64_t {name} = {getattr(schema, name)};"
     yield f"inline constexpr int64_t MAX_GRID[] = {{{', '.join(map(str, schema.MAX_GRID))}}};"
     yield f"inline constexpr int64_t MAX_EXPRESSION_DEPTH = {expr.MAX_DEPTH};"
@@ -61,8 +61,8 @@ def _limits() -> Iterable[str]:
 
 
 def _names() -> Iterable[str]:
-    for name in ("FEATURES", "TARGETS", "AXES", "FLOW_REQUIREMENTS", "INTERLEAVES", "SWIZZLES", "L2_PROMOTIONS",
-                 "OOB_FILLS"):
+    for name in ("FEATURES", "TARGETS", "AXES", "FLOW_REQUIREMENTS", "BUCKET_POLICIES", "ABOVE_LADDER", "INTERLEAVES",
+                 "SWIZZLES", "L2_PROMOTIONS", "OOB_FILLS"):
         yield _array(name, getattr(schema, name))
     yield ""
     yield "struct Dtype {\n  std::string_view name;\n  int32_t code;\n  int32_t item_bytes;\n};"

@@ -52,8 +52,9 @@ class Backend {
   virtual bool launches_singly() const { return false; }  // also in buckets: a debug mode
   virtual void begin_step() {}
   virtual void poison(int32_t byte) = 0;  // fills the arena
-  virtual void write_input(const InputPort& port, const int32_t* list, int64_t rows, int64_t launched_rows) = 0;
-  virtual void inputs_written() {}  // of one method
+  virtual void write_input(const InputPort& port, const int32_t* list, const InputRows& rows) = 0;
+  virtual void inputs_written() {}                                              // of one method
+  virtual void copy_rows(uint8_t* to, const uint8_t* from, int64_t bytes) = 0;  // apart from each other, in a region
   virtual void step_enqueued(const dsv41c_step_inputs&, const Limits&) {}
 
   virtual void fill_state() = 0;

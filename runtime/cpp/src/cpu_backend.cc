@@ -66,8 +66,12 @@ void CpuBackend::poison(int32_t byte) {
   std::memset(reservation_.arena(), byte, static_cast<size_t>(reservation_.arena_bytes()));
 }
 
-void CpuBackend::write_input(const InputPort& port, const int32_t* list, int64_t rows, int64_t launched_rows) {
-  port.fill(port.data, list, rows, launched_rows);
+void CpuBackend::write_input(const InputPort& port, const int32_t* list, const InputRows& rows) {
+  port.fill(port.data, list, rows);
+}
+
+void CpuBackend::copy_rows(uint8_t* to, const uint8_t* from, int64_t bytes) {
+  std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
 void CpuBackend::fill_state() { dsv41c::fill_state(plan(), reservation_.state()); }

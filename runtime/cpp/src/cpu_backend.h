@@ -16,7 +16,8 @@ class CpuBackend final : public Backend {
   std::unique_ptr<BoundMethod> bind(const Method& method, int64_t rows, Binding kind) override;
   int64_t warm_up_rows(const Method&, int64_t smallest, int64_t) const override { return smallest; }
   void poison(int32_t byte) override;
-  void write_input(const InputPort& port, const int32_t* list, int64_t rows, int64_t launched_rows) override;
+  void write_input(const InputPort& port, const int32_t* list, const InputRows& rows) override;
+  void copy_rows(uint8_t* to, const uint8_t* from, int64_t bytes) override;
   void fill_state() override;
   const int32_t* host_state(const State& state) override;
   void* read_output(const std::string&, const dsv41c_tensor& tensor) override { return tensor.data; }

@@ -36,6 +36,10 @@ void Executor::load_methods() {
   for (const Method& method : plan().methods)
     methods_.push_back(std::make_unique<LoadedMethod>(method, symbol_of(plan(), method).hi, *backend_, &staging_bytes));
   backend_->reserve_inputs(staging_bytes);
+  int64_t most = 0;
+  for (const auto& method : methods_)
+    if (method->takes_logit_rows()) most = std::max(most, method->max_rows());
+  moved_logit_rows_.resize(static_cast<size_t>(most));
   for (const auto& method : methods_) method->bind_buckets();
   backend_->finish_binding();
 }
@@ -94,7 +98,7 @@ WarmUp Executor::warm_up(const LoadedMethod& method) {
 void Executor::warm_up_run(const LoadedMethod& method, const BoundMethod& bound) {
   backend_->begin_step();
   poison();
-  method.write_inputs({}, 0, bound.rows());
+  method.write_inputs({}, {.launched = bound.rows()});
   bound.run();
   backend_->synchronize();
 }

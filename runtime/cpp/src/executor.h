@@ -11,6 +11,7 @@
 #include "kernel_table.h"
 #include "loaded_method.h"
 #include "records.h"
+#include "split.h"
 #include "upload.h"
 
 namespace dsv41c {
@@ -64,6 +65,8 @@ class Executor {
   const LoadedFlow& choose_flow(const dsv41c_step_inputs& inputs) const;
   bool holds(const LoadedFlow& flow, const dsv41c_step_inputs& inputs) const;
   void run_method(size_t index, const dsv41c_step_inputs& inputs, int64_t rows);
+  void run_split(size_t index, const dsv41c_step_inputs& inputs, const Split& split);     // split_step.cc
+  const int32_t* moved_logit_rows(const dsv41c_step_inputs& inputs, const Split& split);  // split_step.cc
   void poison();
 
   std::chrono::steady_clock::time_point begin_ =
@@ -78,7 +81,8 @@ class Executor {
   std::vector<LoadedFlow> flows_;
   std::vector<WarmUp> warm_ups_;  // by plan method index
   const LoadedFlow* last_flow_ = nullptr;
-  std::vector<int64_t> last_rows_;  // by plan method index, rows of the last step
+  std::vector<int64_t> last_rows_;         // by plan method index, rows of the last step
+  std::vector<int32_t> moved_logit_rows_;  // room for a step with a split
   RecordRing records_;
   std::string report_, bench_;
   struct Drained {  // last: nothing is released while the device works on it

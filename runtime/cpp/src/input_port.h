@@ -9,6 +9,14 @@ namespace dsv41c {
 
 enum class InputSource { upload, keep_rows, logit_rows };
 
+// Which rows of a list one run of a method takes.
+struct InputRows {
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t launched = 0;  // with pad rows
+  int64_t staged = 0;    // rows that earlier runs of the same method and step have staged
+};
+
 struct InputPort {
   InputSource source;
   int32_t* data;             // on the device
@@ -16,10 +24,10 @@ struct InputPort {
   std::vector<int32_t> pad;  // one row
 
   int64_t columns() const { return static_cast<int64_t>(pad.size()); }
-  // Writes `rows` rows of the list and pad rows up to `launched_rows`.
-  void fill(int32_t* to, const int32_t* list, int64_t rows, int64_t launched_rows) const {
-    std::copy_n(list, rows * columns(), to);
-    for (int64_t row = rows; row < launched_rows; ++row) std::ranges::copy(pad, to + row * columns());
+  // Writes the rows of the list and pad rows behind them.
+  void fill(int32_t* to, const int32_t* list, const InputRows& rows) const {
+    std::copy_n(list + rows.first * columns(), rows.count * columns(), to);
+    for (int64_t row = rows.count; row < rows.launched; ++row) std::ranges::copy(pad, to + row * columns());
   }
 };
 

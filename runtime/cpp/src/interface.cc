@@ -78,11 +78,15 @@ void fill_record(const dsv41c::Executor& executor, int64_t index, dsv41c_record&
   out = {};
   std::snprintf(out.method, sizeof out.method, "%s",
                 executor.plan().methods[static_cast<size_t>(record.method)].name.c_str());
-  std::snprintf(out.reason, sizeof out.reason, "%s", reason_text(record.reason));
+  if (record.parts > 0)
+    std::snprintf(out.reason, sizeof out.reason, "part %d of %d%s", record.part, record.parts,
+                  reason_text(record.reason));
+  else
+    std::snprintf(out.reason, sizeof out.reason, "%s", reason_text(record.reason));
   out.bucket = record.launched_rows;
   out.rows = record.rows;
   out.pad_rows = record.launched_rows - record.rows;
-  out.eager = record.reason != dsv41c::Reason::bucket;
+  out.eager = is_eager(record.reason);
   out.us = record.us;
 }
 

@@ -2,6 +2,7 @@
 #include "loaded_method.h"
 
 #include <algorithm>
+#include <set>
 
 #include "dsv41c/plan_generated.h"
 #include "error.h"
@@ -49,7 +50,10 @@ InputPort input_port(const Method& method, const Port& port, InputSource axis, c
                std::to_string(port.pad.size()) + " columns",
            "int32 with " + std::to_string(columns) + " columns");
   const int64_t staging = *staging_bytes;
-  *staging_bytes += (span_bytes(t) + plan_format::ALIGNMENT - 1) / plan_format::ALIGNMENT * plan_format::ALIGNMENT;
+  int64_t bytes = span_bytes(t);
+  // Replays of one step stage one behind another; only the first has pads, fewer than the largest bucket's rows.
+  if (method.ladder.splits()) bytes += method.buckets.back() * static_cast<int64_t>(columns * sizeof(int32_t));
+  *staging_bytes += (bytes + plan_format::ALIGNMENT - 1) / plan_format::ALIGNMENT * plan_format::ALIGNMENT;
   return {named->source, static_cast<int32_t*>(t.data), staging,
           std::vector<int32_t>(port.pad.begin(), port.pad.end())};
 }
@@ -66,6 +70,27 @@ const int32_t* list_of(const dsv41c_step_inputs& inputs, InputSource source) {
   return nullptr;
 }
 
+// Of a method that may be split: the verifier has seen that their rows lie one behind the other.
+std::vector<OutgoingBridge> outgoing_bridges(const Method& method, const Regions& regions, const Symbols& bound) {
+  std::set<int64_t> written;  // values that are no views
+  for (const Step& step : method.steps)
+    for (const Launch& launch : step.launches)
+      for (const Argument& argument : launch.tensors) {
+        if (argument.kind != ArgumentKind::out && argument.kind != ArgumentKind::inout) continue;
+        int64_t root = argument.value;
+        while (method.values[static_cast<size_t>(root)].storage.kind == StorageKind::view)
+          root = method.values[static_cast<size_t>(root)].storage.index;
+        written.insert(root);
+      }
+  std::vector<OutgoingBridge> bridges;
+  for (int64_t index : written) {
+    if (method.values[static_cast<size_t>(index)].storage.kind != StorageKind::bridge) continue;
+    const dsv41c_tensor t = regions.tensor(method, index, bound);
+    bridges.push_back({static_cast<uint8_t*>(t.data), span_bytes(t) / t.sizes[0]});
+  }
+  return bridges;
+}
+
 }  // namespace
 
 LoadedMethod::LoadedMethod(const Method& method, int64_t max_rows, Backend& backend, int64_t* staging_bytes)
@@ -73,6 +98,7 @@ LoadedMethod::LoadedMethod(const Method& method, int64_t max_rows, Backend& back
   const Symbols bound{{method.symbol, max_rows}};
   for (const Port& port : method.inputs)
     inputs_.push_back(input_port(method, port, axis_, backend.regions(), bound, staging_bytes));
+  if (method.ladder.splits()) outgoing_ = outgoing_bridges(method, backend.regions(), bound);
 }
 
 void LoadedMethod::bind_buckets() {
@@ -97,9 +123,14 @@ int64_t LoadedMethod::rows_of(const dsv41c_step_inputs& inputs) const {
   return 0;
 }
 
-void LoadedMethod::write_inputs(const dsv41c_step_inputs& inputs, int64_t rows, int64_t launched_rows) const {
-  for (const InputPort& port : inputs_) backend_.write_input(port, list_of(inputs, port.source), rows, launched_rows);
+void LoadedMethod::write_inputs(const dsv41c_step_inputs& inputs, const InputRows& rows) const {
+  for (const InputPort& port : inputs_) backend_.write_input(port, list_of(inputs, port.source), rows);
   backend_.inputs_written();
+}
+
+void LoadedMethod::move_bridge_rows(int64_t count, int64_t to) const {
+  for (const OutgoingBridge& bridge : outgoing_)
+    backend_.copy_rows(bridge.data + to * bridge.row_bytes, bridge.data, count * bridge.row_bytes);
 }
 
 }  // namespace dsv41c

@@ -181,6 +181,17 @@ struct Step {
   std::vector<Launch> launches;
 };
 
+// How the buckets were chosen. The costs are the model behind the choice; nothing here depends on them.
+struct Ladder {
+  std::string policy;
+  std::string above;  // with more rows than the largest bucket: "eager" or "split"
+  int64_t replay_ns = 0;
+  int64_t row_ns = 0;
+  int64_t eager_ns = 0;
+
+  bool splits() const { return above == "split"; }
+};
+
 struct Method {
   std::string name;
   std::string axis;  // rows, kept_rows or output_rows
@@ -191,6 +202,7 @@ struct Method {
   std::vector<Value> values;
   std::vector<Step> steps;
   int64_t arena_bytes = 0;
+  Ladder ladder;
 };
 
 struct Flow {

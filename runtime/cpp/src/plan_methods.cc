@@ -76,6 +76,18 @@ Step read_step(const json& node, const Path& path) {
   return step;
 }
 
+Ladder read_ladder(const json& node, const Path& path) {
+  ObjectReader reader(node, path, keys::Ladder);
+  Ladder ladder;
+  ladder.policy = reader.string("policy");
+  ladder.above = reader.string("above");
+  ladder.replay_ns = reader.integer("replay_ns");
+  ladder.row_ns = reader.integer("row_ns");
+  ladder.eager_ns = reader.integer("eager_ns");
+  reader.done();
+  return ladder;
+}
+
 }  // namespace
 
 Argument read_argument(const json& node, const Path& path) {
@@ -101,6 +113,7 @@ Method read_method(const json& node, const Path& path) {
   method.values = reader.array("values", read_value);
   method.steps = reader.array("steps", read_step);
   method.arena_bytes = reader.integer("arena_bytes");
+  method.ladder = reader.read("ladder", read_ladder);
   reader.done();
   return method;
 }

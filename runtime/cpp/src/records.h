@@ -6,8 +6,18 @@
 
 namespace dsv41c {
 
-enum class Reason : int8_t { bucket, above_largest_bucket, requested, bucket_launched_singly };
+enum class Reason : int8_t {
+  bucket,
+  above_largest_bucket,
+  requested,
+  bucket_launched_singly,
+  split,
+  split_launched_singly
+};
 
+inline bool is_eager(Reason reason) { return reason != Reason::bucket && reason != Reason::split; }
+
+// Of a split behind the numbers of the part.
 inline const char* reason_text(Reason reason) {
   switch (reason) {
     case Reason::bucket:
@@ -18,6 +28,10 @@ inline const char* reason_text(Reason reason) {
       return "requested";
     case Reason::bucket_launched_singly:
       return "bucket, launches one by one";
+    case Reason::split:
+      return " of a split";
+    case Reason::split_launched_singly:
+      return " of a split, launches one by one";
   }
   return "";
 }
@@ -28,6 +42,7 @@ struct Record {
   int32_t launched_rows = 0;
   int32_t rows = 0;
   Reason reason = Reason::bucket;
+  int32_t part = 0, parts = 0;  // from 1, of a split
 };
 
 class RecordRing {

@@ -60,9 +60,17 @@ void Executor::run_step(const dsv41c_step_inputs& inputs) {
   last_flow_ = &flow;
   for (size_t index : flow.methods) last_rows_[index] = 0;
   backend_->begin_step();
+  dsv41c_step_inputs given = inputs;
+  Split split;
   for (size_t index : flow.methods) {
-    const int64_t rows = methods_[index]->rows_of(inputs);
-    if (rows > 0) run_method(index, inputs, rows);
+    const LoadedMethod& method = *methods_[index];
+    const int64_t rows = method.rows_of(inputs);
+    if (rows == 0) continue;
+    if (split.rows > 0 && method.takes_logit_rows()) given.logit_rows = moved_logit_rows(inputs, split);
+    if (!inputs.eager && method.splits(rows))
+      run_split(index, given, split = {rows, method.largest_bucket()});
+    else
+      run_method(index, given, rows);
   }
   backend_->step_enqueued(inputs, upload_check_.limits());
 }
@@ -82,7 +90,7 @@ void Executor::run_method(size_t index, const dsv41c_step_inputs& inputs, int64_
   }
   record.launched_rows = static_cast<int32_t>(bound->rows());
   poison();
-  method.write_inputs(inputs, rows, bound->rows());
+  method.write_inputs(inputs, {.count = rows, .launched = bound->rows()});
   bound->run();
   last_rows_[index] = rows;
   record.us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();

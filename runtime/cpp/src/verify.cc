@@ -20,6 +20,7 @@ void verify_plan(const Plan& plan) {
   for (size_t i = 0; i < plan.methods.size(); ++i) uses.push_back(check_dataflow(plan.methods[i], placed[i]));
   for (size_t i = 0; i < plan.methods.size(); ++i) check_bridge_use(plan, plan.methods[i], placed[i]);
   check_flows(plan, uses);
+  check_ladders(plan, uses);
   check_io(plan, placed);
 }
 

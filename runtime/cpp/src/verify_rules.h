@@ -97,6 +97,7 @@ void check_disjoint_lives(std::vector<Lifetime> lives);
 BridgeUse check_dataflow(const Method& method, const std::vector<Placed>& placed);
 void check_bridge_use(const Plan& plan, const Method& method, const std::vector<Placed>& placed);
 void check_flows(const Plan& plan, const std::vector<BridgeUse>& uses);
+void check_ladders(const Plan& plan, const std::vector<BridgeUse>& uses);
 void check_io(const Plan& plan, const std::vector<std::vector<Placed>>& placed);
 
 template <class Range, class Project>

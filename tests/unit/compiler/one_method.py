@@ -128,7 +128,8 @@ class OneMethod:
     def plan(self, outputs: Sequence[Handle]) -> s.Plan:
         ports = tuple(s.Port(f"out{i}", handle.index, ()) for i, handle in enumerate(outputs))
         method = s.Method("decode", "rows", "T", BUCKETS, (s.Port("upload", 0, PAD_ROW),), ports, tuple(self.values),
-                          (s.Segment(tuple(self.launches)),), self.arena)
+                          (s.Segment(tuple(self.launches)),), self.arena,
+                          s.Ladder("explicit", "eager", 0, 0, 0))
         features = tuple(sorted({FEATURES[type(kernel.body)] for kernel in self.table.kernels}))
         weights = tuple(s.Weight(name, str(t.dtype).removeprefix("torch."), tuple(t.shape))
                         for name, t in self.weights.items())

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from dsv41c.compiler.bounds import method_bounds
 from dsv41c.compiler.capture import Captured, capture
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.methods import build_methods
@@ -43,6 +44,10 @@ def captured(model: Transformer, options: CompileOptions) -> Captured:
 @pytest.fixture(scope="module")
 def program(captured: Captured, options: CompileOptions) -> Program:
     return build_methods(captured, options)
+
+
+def test_options_are_checked_against_the_bounds_of_the_methods(program: Program, options: CompileOptions) -> None:
+    assert method_bounds(options) == {name: method.symbol.hi for name, method in program.methods.items()}
 
 
 def calls(program: Program, method: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 
 @pytest.mark.parametrize("values", [{}, {"max_model_len": 77, "dtype": "float32"},
                                     {"target": "sm_90a", "fallback": ("rms_norm", "rotary"), "without": ("a", "b"),
-                                     "breaks": ("linear", "mega_mhc")}])
+                                     "breaks": ("linear", "mega_mhc")},
+                                    {"suffix_mode": "mask", "suffix_keep_tokens": 20},
+                                    {"bucket_policy": "explicit", "buckets": ("decode=1,2", "head=4")}])
 def test_json_form_gives_the_same_options_back(values: dict[str, Any]) -> None:
     options = CompileOptions(**values)
     assert CompileOptions.from_json(options.to_json()) == options
@@ -24,8 +27,10 @@ def test_the_digest_sees_every_field() -> None:
     changed: dict[str, Any] = {"max_model_len": 9, "max_num_seqs": 2, "max_num_batched_tokens": 99, "block_size": 4,
                                "dtype": "float32", "quantizers": "off", "target": "sm_100a", "fallback": ("rotary",),
                                "without": ("merge_equal_calls",), "breaks": ("linear",), "plan_only": True,
-                               "weights": "map"}
-    assert set(changed) == set(base.to_json())
+                               "weights": "map", "suffix_mode": "mask", "suffix_keep_tokens": 9,
+                               "bucket_policy": "step", "buckets": ("decode=1,2",), "bucket_step": 64,
+                               "histogram": ("decode=1:10",), "max_graphs": 40}
+    assert set(changed) == {field.name for field in dataclasses.fields(base)}
     digests = {CompileOptions(**{name: value}).digest() for name, value in changed.items()}
     assert len(digests | {base.digest()}) == len(changed) + 1
 

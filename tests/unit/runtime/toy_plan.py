@@ -6,13 +6,14 @@ argument view, temporaries, a constant and a broadcast view; the native kernels 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dsv41c.runtime.plan import schema as s
 
 SLOTS, PAGES, PAGES_PER_SLOT, BLOCK, VOCAB, WIDTH = 3, 8, 4, 8, 24, 16
 MAX_ROWS, BUCKETS = 16, (1, 4, 8)
 ROW_BYTES = 32
+LADDER = s.Ladder("explicit", "eager", 0, 0, 0)
 PAD_ROW = (SLOTS, 0, 0, 5, -1)
 EPS = 2.0**-20
 
@@ -166,7 +167,7 @@ class MethodBuilder:
         self, name: str, axis: str, inputs: tuple[s.Port, ...], outputs: tuple[s.Port, ...]
     ) -> s.Method:
         return s.Method(name, axis, self.symbol, BUCKETS, inputs, outputs, tuple(self.values),
-                        (s.Segment(tuple(self.launches)),), self.arena)
+                        (s.Segment(tuple(self.launches)),), self.arena, LADDER)
 
 
 def symbolic(expr: s.Expr, symbol: str) -> s.Expr:
@@ -228,8 +229,10 @@ def add_take(b: MethodBuilder, name: str, rows_bridge: int, x_bridge: int, rows:
     return s.Port(name, index, (-1,))
 
 
-def toy_plan() -> s.Plan:
+def toy_plan(above: str = "eager") -> s.Plan:
+    """`above`: what the decoder does with more rows than its largest bucket."""
     methods = (decode_method(), *split_methods())
+    methods = tuple(replace(m, ladder=replace(LADDER, above=above)) if m.name == "decoder" else m for m in methods)
     arena = max(m.arena_bytes for m in methods)
     state, bridges, io = 192, 3072, 8192
     return s.Plan(

@@ -75,7 +75,7 @@ std::string CudaBackend::graph_bench(std::span<const std::unique_ptr<LoadedMetho
   for (const auto& method : methods)
     for (int64_t rows : method->method().buckets) {
       begin_step();
-      method->write_inputs({}, 0, rows);
+      method->write_inputs({}, {.launched = rows});
       std::vector<double> us[3];
       for (int32_t i = 0; i < replays + 2; ++i)  // in turn, so that clocks and caches treat them alike; two warm up
         for (size_t k = 0; k < 3; ++k) {

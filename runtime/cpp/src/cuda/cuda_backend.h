@@ -33,7 +33,8 @@ class CudaBackend final : public Backend {
   bool launches_singly() const override { return launch_singly_; }
   void begin_step() override;
   void poison(int32_t byte) override;
-  void write_input(const InputPort& port, const int32_t* list, int64_t rows, int64_t launched_rows) override;
+  void write_input(const InputPort& port, const int32_t* list, const InputRows& rows) override;
+  void copy_rows(uint8_t* to, const uint8_t* from, int64_t bytes) override;
   void inputs_written() override;
   void step_enqueued(const dsv41c_step_inputs& inputs, const Limits& limits) override;
 

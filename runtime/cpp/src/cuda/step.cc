@@ -22,11 +22,17 @@ void CudaBackend::poison(int32_t byte) {
                  static_cast<size_t>(plan().memory.arena_bytes), stream());
 }
 
-void CudaBackend::write_input(const InputPort& port, const int32_t* list, int64_t rows, int64_t launched_rows) {
-  auto* staged = reinterpret_cast<int32_t*>(resources_->ring->slot() + port.staging);
-  port.fill(staged, list, rows, launched_rows);
+void CudaBackend::write_input(const InputPort& port, const int32_t* list, const InputRows& rows) {
+  // Behind what earlier runs of the step have staged: the device may not have copied that yet.
+  auto* staged = reinterpret_cast<int32_t*>(resources_->ring->slot() + port.staging) + rows.staged * port.columns();
+  port.fill(staged, list, rows);
   driver_.call(driver_.copy_in_async, reinterpret_cast<Address>(port.data), static_cast<const void*>(staged),
-               static_cast<size_t>(launched_rows * port.columns()) * sizeof(int32_t), stream());
+               static_cast<size_t>(rows.launched * port.columns()) * sizeof(int32_t), stream());
+}
+
+void CudaBackend::copy_rows(uint8_t* to, const uint8_t* from, int64_t bytes) {
+  driver_.call(driver_.copy_async, reinterpret_cast<Address>(to), reinterpret_cast<Address>(from),
+               static_cast<size_t>(bytes), stream());
 }
 
 void CudaBackend::inputs_written() { resources_->ring->sent(driver_, stream()); }

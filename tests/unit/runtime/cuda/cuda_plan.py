@@ -23,6 +23,7 @@ STATE = (s.State("slot_position", "int32", (SLOTS + 1,), 0, 0), s.State("slot_to
          s.State("counter", "int32", (4,), 192, 5), s.State("wide", "int64", (3,), 256, -7),
          s.State("half", "bfloat16", (5,), 320, 3), s.State("byte", "uint8", (3,), 384, 9))
 POSITION, TOKEN, PAGE_TABLE, COUNTER = range(4)
+LADDER = s.Ladder("explicit", "eager", 0, 0, 0)
 ROWS_INT = s.Int32Param("rows")
 LETTERS = {s.TensorParam: "p", s.ScratchParam: "p", s.Int32Param: "i", s.Int64Param: "l", s.FloatParam: "f",
            s.TensorMapParam: "m"}
@@ -134,7 +135,7 @@ class CudaPlan:
             self.end_step()
         outputs = () if logits is None else (s.Port("logits", logits, ()),)
         method = s.Method("decode", "rows", "T", BUCKETS, (s.Port("upload", upload, (SLOTS, 0, 0, 5, -1)),), outputs,
-                          tuple(self.values), tuple(self.steps), self.arena)
+                          tuple(self.values), tuple(self.steps), self.arena, LADDER)
         kernels = self._kernels()
         features = tuple(sorted({FEATURE_OF_BODY[type(kernel.body)] for kernel in kernels}))
         memory = s.Memory(448, 0, self.io, self.arena, 448 + self.io + self.arena)

@@ -17,7 +17,7 @@ from tests.unit.runtime.plan import native_plan
 Path = tuple[Any, ...]
 Outcome = dict[str, str | None] | None
 NEW_LEAVES: list[Any] = [-1, 0, 1, 2, 3, 7, 64, 65, 4096, 2**31, 2**62, 2**63 - 1, -(2**63), "T", "R",
-                         "rows", "", None, True, [], ["*", "T", 2], ["ceildiv", "rows", 0]]
+                         "rows", "split", "", None, True, [], ["*", "T", 2], ["ceildiv", "rows", 0]]
 
 
 def outcome(call: Callable[[bytes], object], data: bytes) -> Outcome:

@@ -22,10 +22,12 @@ class Recipe:
     composite: tuple[bool, ...]
     buckets: tuple[int, ...]
     break_after: int
+    ladder: s.Ladder
 
 
+EXAMPLE_LADDER = s.Ladder("histogram", "eager", 3_050_000, 8_000, 3_000_000)
 EXAMPLE = Recipe(hi=8, columns=4, reads=((), (0,), (1,), (0, 2)), composite=(False, True, True, False),
-                 buckets=(1, 4, 8), break_after=2)
+                 buckets=(1, 4, 8), break_after=2, ladder=EXAMPLE_LADDER)
 
 
 def example_plan() -> s.Plan:
@@ -41,7 +43,9 @@ def recipes(draw: st.DrawFn) -> Recipe:
     composite = tuple(draw(st.booleans()) and len(read) == 1 for read in reads)
     buckets = draw(st.lists(st.integers(1, hi), max_size=4, unique=True))
     columns, break_after = draw(st.integers(2, 9)), draw(st.integers(0, count))
-    return Recipe(hi, columns, reads, composite, tuple(sorted(buckets)), break_after)
+    costs = st.integers(0, s.MAX_COST_NS)
+    ladder = s.Ladder(draw(st.sampled_from(s.BUCKET_POLICIES)), "eager", draw(costs), draw(costs), draw(costs))
+    return Recipe(hi, columns, reads, composite, tuple(sorted(buckets)), break_after, ladder)
 
 
 def plans() -> st.SearchStrategy[s.Plan]:
@@ -148,7 +152,7 @@ def _encoder(recipe: Recipe) -> s.Method:
                                  s.Break("dsv41c::mix", "too large", tuple(launches[cut:])))
     upload = s.Port("upload", 0, (SLOTS - 1, 0, 0, 5, -1))
     return s.Method("encoder", "rows", "T", recipe.buckets, (upload,), (), tuple(values), steps,
-                    scratch_at + scratch_bytes * recipe.hi)
+                    scratch_at + scratch_bytes * recipe.hi, recipe.ladder)
 
 
 def _launch(index: int, reads: tuple[int, ...], composite: bool, scratch: int, flat: int) -> s.Launch:
@@ -184,4 +188,4 @@ def _decoder(recipe: Recipe) -> s.Method:
                 s.Launch("double", 1, (s.In(2), s.Out(4)), 3))
     return s.Method("decoder", "output_rows", "R", (1, recipe.hi) if recipe.hi > 1 else (1,),
                     (s.Port("logit_rows", 1, (-1,)),), (s.Port("logits", 4, ()),), values,
-                    (s.Segment(launches),), row_bytes + row_bytes * recipe.hi)
+                    (s.Segment(launches),), row_bytes + row_bytes * recipe.hi, EXAMPLE_LADDER)

@@ -1,0 +1,27 @@
+"""The bucket policy that compile options ask for."""
+
+from __future__ import annotations
+
+from dsv41c.compiler.bucket_options import DEFAULT_STEP, explicit_buckets, histogram_counts
+from dsv41c.compiler.options import CompileOptions
+from dsv41c.graphs.buckets import (
+    Buckets,
+    DefaultPolicy,
+    ExplicitPolicy,
+    HistogramPolicy,
+    Policy,
+    PowersPolicy,
+    StepPolicy,
+)
+
+
+def buckets_of(options: CompileOptions) -> Buckets:
+    """Of options that were checked."""
+    step = options.bucket_step or DEFAULT_STEP
+    keep = options.suffix_keep_tokens if options.suffix_mode == "compact" else None
+    policies: dict[str, Policy] = {
+        "default": DefaultPolicy(keep), "powers": PowersPolicy(step), "step": StepPolicy(step),
+        "explicit": ExplicitPolicy(explicit_buckets(options)),
+        "histogram": HistogramPolicy(histogram_counts(options)),
+    }
+    return Buckets(policies[options.bucket_policy], options.max_graphs)

@@ -1,0 +1,77 @@
+"""Runs a trace through the generation loop's scheduling rule, without a model: the rows of each step by method."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dsv41c.graphs.costs import DEFAULT_COSTS, Costs
+from dsv41c.runtime.requests import Request
+from dsv41c.runtime.step_rows import ActiveRequest, Part, choose_parts
+from dsv41c.tools.bench.trace import TraceRequest
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`keep`: rows that a request's part of a prompt keeps for the decoder, None: all."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    keep: int | None
+
+
+@dataclass(frozen=True)
+class StepSizes:
+    """Rows by method (those that run) and the nanoseconds that the cost model gives the step at its exact sizes."""
+
+    rows: dict[str, int]
+    duration_ns: int
+
+
+def simulate(trace: Sequence[TraceRequest], schedule: Schedule, costs: Costs = DEFAULT_COSTS) -> Iterator[StepSizes]:
+    """Every step until the last request is done. Requests take the slots in order of arrival; durations depend on the
+    sizes alone and not on ladders, so that a change of a ladder leaves the steps as they are."""
+    waiting, free = deque(enumerate(trace)), list(range(schedule.max_num_seqs))
+    active: list[ActiveRequest] = []
+    now = 0
+    while waiting or active:
+        if not active:
+            now = max(now, waiting[0][1].arrival_ns)
+        while waiting and free and waiting[0][1].arrival_ns <= now:
+            index, one = waiting.popleft()
+            active.append(ActiveRequest(Request(range(one.prompt), one.output), index, heapq.heappop(free)))
+        parts = choose_parts(active, schedule.max_num_batched_tokens)
+        sizes = step_sizes(parts, schedule, costs)
+        yield sizes
+        now += sizes.duration_ns
+        for part in parts:
+            _advance(part, active, free)
+
+
+def step_sizes(parts: Sequence[Part], schedule: Schedule, costs: Costs) -> StepSizes:
+    """The flow `decode` where every row is one request's newest and all fit it, else `prefill`."""
+    total, tokens = sum(part.count for part in parts), sum(part.gives_token for part in parts)
+    if total == tokens and total <= schedule.max_num_seqs:
+        return StepSizes({"decode": total}, costs.replay_ns + costs.row_ns * total)
+    kept = sum(_kept(part, schedule.keep) for part in parts)
+    rows = {"encoder": total, "decoder": kept} | ({"head": tokens} if tokens else {})
+    # Encoder and decoder have half of the layers each; the head's share is small.
+    return StepSizes(rows, costs.replay_ns + costs.row_ns * (total + kept) // 2)
+
+
+def _kept(part: Part, keep: int | None) -> int:
+    """The last rows of a part of a prompt, however the prompt is cut; a decode's row is always kept."""
+    return part.count if keep is None else min(part.count, keep)
+
+
+def _advance(part: Part, active: list[ActiveRequest], free: list[int]) -> None:
+    one, gives_token = part.active, part.gives_token
+    one.position += part.count
+    if not gives_token:
+        return
+    one.tokens.append(0)
+    if len(one.tokens) == one.request.max_new_tokens:
+        active.remove(one)
+        heapq.heappush(free, one.slot)
