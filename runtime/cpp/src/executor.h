@@ -41,6 +41,7 @@ class Executor {
   const std::string& graph_bench(int32_t replays);                                 // bench.cc
   const std::string& step_bench(const dsv41c_step_inputs& inputs, int32_t steps);  // bench.cc
   const std::string& report() const { return report_; }
+  std::span<uint8_t> staged_inputs() { return backend_->staged_inputs(); }
   const RecordRing& records() const { return records_; }
   const Plan& plan() const { return artifact_.plan(); }
 
