@@ -42,6 +42,10 @@ std::optional<uint64_t> parse_check(const char* given) {
   refuse(name, text);
 }
 
+std::string check_text(std::optional<uint64_t> seed) {
+  return std::string(seed ? FULL : OFF) + (seed ? ":" + std::to_string(*seed) : "");
+}
+
 void refuse_check(const std::string& target) {
   throw Error({.code = plan_format::E0901,
                .subject = "check full",

@@ -11,6 +11,8 @@ namespace dsv41c {
 // which checks nothing where it is not set. E0901.
 std::optional<uint64_t> parse_check(const char* given);
 
+std::string check_text(std::optional<uint64_t> seed);  // as parse_check takes it
+
 // E0901: checks are for the CPU.
 void refuse_check(const std::string& target);
 

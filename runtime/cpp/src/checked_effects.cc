@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "reservation.h"
 #include "verify_geometry.h"
@@ -60,7 +61,12 @@ std::string CheckedPlace::owner(int64_t offset) const {
     const dsv41c_tensor t = tensor(static_cast<int64_t>(i));
     if (is_inside(offset, t.data, span_bytes(t), memory)) return "the range of value " + method.values[i].name;
   }
-  return "bytes of no value";
+  const std::pair<const char*, const uint8_t*> ends[] = {
+      {"arena", regions.arena}, {"io", regions.io}, {"bridges", regions.bridges}, {"state", regions.state}};
+  for (const auto& [name, begin] : ends)  // the last one first
+    if (offset >= memory.offset_of(begin))
+      return std::string(name) + " byte " + std::to_string(offset - memory.offset_of(begin)) + ", which is of no value";
+  return "byte " + std::to_string(offset);
 }
 
 std::vector<ByteRange> ranges_of(const dsv41c_tensor& tensor, const CheckedMemory& memory) {

@@ -104,7 +104,6 @@ void CheckedMethod::run_twice(const BoundLaunch& launch, CheckedMemory& memory, 
   for (const CheckedOutput& output : launch.outputs)
     if (output.is_result())
       for (const ByteRange& range : output.ranges()) memory.forget(range);
-  memory.forget(launch.scratch);
   const bool is_reversed = memory.is_filled(SECOND);  // saves filling the stage
   Bytes first, second;
   if (is_reversed) second = run_once(launch, SECOND, memory, run);
@@ -143,7 +142,7 @@ CheckedMethod::Bytes CheckedMethod::run_once(const BoundLaunch& bound, uint8_t p
   for_each(bound.outputs, [&](const CheckedOutput&, ByteRange range) { memory.hide(range, pattern); });
   memory.hide(bound.scratch, pattern);
   if (const int64_t at = memory.changed(pattern); at >= 0)
-    fail(bound.place.text(), run, "the launch wrote into " + place_.owner(at) + ", which it does not declare",
+    fail(bound.place.text(), run, "an undeclared write into " + place_.owner(at),
          "no write but to what is declared as out, inout or scratch");
   return written;
 }

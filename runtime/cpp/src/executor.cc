@@ -13,6 +13,7 @@ namespace dsv41c {
 Executor::Executor(const std::string& path, const LoadOptions& options)
     : artifact_(path, options.verify_full, options.weights),
       poison_(options.poison),
+      check_(options.device.check_seed),
       kernels_(plan(), options.providers),
       backend_(make_backend(artifact_, kernels_, options.device)),
       upload_check_(limits_of(plan(), [this](const State& state) { return backend_->host_state(state); })),

@@ -71,6 +71,7 @@ class Executor {
   // What is released last comes first: launches before the kernels, and all of them before the device.
   Artifact artifact_;
   int32_t poison_;
+  std::optional<uint64_t> check_;  // seed
   KernelTable kernels_;
   std::unique_ptr<Backend> backend_;
   UploadCheck upload_check_;
