@@ -28,8 +28,8 @@ typedef struct dsv41c_load_options {
   int32_t reserved;        /* 0 */
   const char* cuda_driver; /* null: libcuda.so.1 */
   const char* weights;     /* checkpoint directory, for an artifact that maps its weights; null for others */
-  const char* check;       /* "off", "full" or "full:SEED": debug, every launch on the CPU is checked and launches run in
-                              an order drawn from the seed; null: what DSV41C_CHECK in the environment says, else off */
+  const char* check; /* "off", "full" or "full:SEED": debug, every launch on the CPU is checked and launches run in
+                        an order drawn from the seed; null: what DSV41C_CHECK in the environment says, else off */
 } dsv41c_load_options;
 
 /* Lists of rows: keep_rows index rows of the upload, logit_rows index the kept rows; both strictly ascending. In this
