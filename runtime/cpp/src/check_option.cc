@@ -1,3 +1,4 @@
+// Reads the check option, from the caller or from the environment.
 #include "check_option.h"
 
 #include <charconv>

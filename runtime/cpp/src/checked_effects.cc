@@ -1,3 +1,4 @@
+// Resolves the bytes of tensors, and which of their rows are real.
 #include "checked_effects.h"
 
 #include <algorithm>
