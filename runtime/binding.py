@@ -24,7 +24,8 @@ class Error(ctypes.Structure):
 class LoadOptions(ctypes.Structure):
     _fields_ = [("verify_full", c_int32), ("num_providers", c_int32), ("providers", POINTER(c_void_p)),
                 ("poison", c_int32), ("device", c_int32), ("cuda_mode", c_int32), ("reserved", c_int32),
-                ("cuda_driver", c_char_p), ("weights", c_char_p), ("memory_budget", c_int64)]
+                ("cuda_driver", c_char_p), ("weights", c_char_p), ("memory_budget", c_int64),
+                ("check", c_char_p)]
 
 
 class StepInputs(ctypes.Structure):
@@ -63,6 +64,8 @@ class Interface:
         self.report: Callable[..., bytes] = function("dsv41c_report", c_char_p, c_void_p)  # type: ignore[assignment]
         self.num_records = function("dsv41c_num_records", c_int64, c_void_p)
         self.record_at = function("dsv41c_record_at", c_int32, c_void_p, c_int64, POINTER(Record), failure)
+        self.staged_inputs: Callable[..., int | None] = function("dsv41c_staged_inputs", c_void_p, c_void_p,
+                                                                 POINTER(c_int64))
         self.heap_allocations = function("dsv41c_heap_allocations", c_int64)
 
 

@@ -46,11 +46,14 @@ def load(
     path: str | os.PathLike[str], verify: Literal["header", "full"] = "header", *, poison: int = 0, device: int = 0,
     cuda_mode: Literal["graphs", "eager"] = "graphs", cuda_driver: str | os.PathLike[str] | None = None,
     weights: str | os.PathLike[str] | None = None, memory_budget: int | None = None,
+    check: str | None = None,
 ) -> Runtime:
     """Open an artifact. `verify="full"` digests every file; `poison` (1..255) is a debug fill of memory.
 
     `weights` is the checkpoint directory of an artifact that maps its weights; all their bytes are compared.
     A plan whose memory beside the weights exceeds `memory_budget` bytes is refused before anything is reserved (E0707).
+    `check` is "off", "full" or "full:SEED"; None leaves it to DSV41C_CHECK in the environment. Full checks are for
+    the CPU: every launch is watched (E0805), and no result changes.
 
     For CUDA targets: the index of the device; for debugging `cuda_mode="eager"`, launches one by one instead of
     graphs, and the driver library if it is not libcuda.so.1.
@@ -63,7 +66,7 @@ def load(
     driver = None if cuda_driver is None else os.fsencode(cuda_driver)
     options = LoadOptions(verify == "full", len(addresses), providers, poison, device,
                           _CUDA_MODES.index(cuda_mode), 0, driver, None if weights is None else os.fsencode(weights),
-                          memory_budget or 0)
+                          memory_budget or 0, None if check is None else check.encode())
     handle = ctypes.c_void_p()
     _Caller()(interface().open, os.fsencode(path), ctypes.byref(options), ctypes.byref(handle))
     return Runtime(handle)

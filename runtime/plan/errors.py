@@ -61,6 +61,7 @@ CODES: dict[str, CodeEntry] = {
     "DSV41C-E0802": CodeEntry("step failed", INTERNAL),
     "DSV41C-E0803": CodeEntry("self-test gives other tokens", MISMATCH),
     "DSV41C-E0804": CodeEntry("launch differs from its reference", MISMATCH),
+    "DSV41C-E0805": CodeEntry("a check failed", INTERNAL),
     "DSV41C-E0901": CodeEntry("bad option", USAGE),
     "DSV41C-E0902": CodeEntry("bad prompt", USAGE),
 }

@@ -1,4 +1,4 @@
-"""The three ways to run one model that must agree bit for bit: eager torch, executor bucketed, executor eager."""
+"""The ways to run one model that must agree bit for bit: eager torch, and the executor in each of its modes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dsv41c.compiler.weights import load_weights, weight_recipes
 from dsv41c.runtime.load import Runtime, load
 
 EXECUTORS = ("bucketed", "exact", "poisoned")
+CHECKED = "checked"  # an executor under full checks, which is several times slower
 
 
 class Engine(Protocol):
@@ -78,4 +79,5 @@ class Subject:
         return TorchEngine(EagerModel(config, self.options, self.weights))
 
     def executor(self, kind: str) -> ExecutorEngine:
-        return ExecutorEngine(load(self.artifact, poison=0xFF if kind == "poisoned" else 0), kind == "exact")
+        poison, check = 0xFF if kind == "poisoned" else 0, "full" if kind == CHECKED else None
+        return ExecutorEngine(load(self.artifact, poison=poison, check=check), kind == "exact")

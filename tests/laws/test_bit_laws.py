@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dsv41c.compiler.options import CompileOptions
-from laws.engines import EXECUTORS, Subject
+from laws.engines import CHECKED, EXECUTORS, Subject
 from laws.schedules import Outcome, Workload, requests, run_workload, schedules
 
 NUMERICS = [(d, q) for d in ("float32", "bfloat16") for q in ("off", "fake")]
@@ -28,7 +28,7 @@ def subject(request: pytest.FixtureRequest, tiny_checkpoint: Path, compiled_arti
 
 @pytest.fixture(scope="module")
 def engines(subject: Subject) -> dict[str, object]:
-    return {"torch": subject.torch_engine()} | {kind: subject.executor(kind) for kind in EXECUTORS}
+    return {"torch": subject.torch_engine()} | {kind: subject.executor(kind) for kind in (*EXECUTORS, CHECKED)}
 
 
 def differing(left: Outcome, right: Outcome) -> list[object]:
@@ -50,7 +50,7 @@ def test_any_schedule_on_any_engine_gives_the_same_bits(subject: Subject, engine
     names = tuple(engines["torch"].model.state)  # type: ignore[attr-defined]
     run = lambda engine, w: run_workload(engine, w, 4, subject.options.pages_per_slot, names)  # noqa: E731
     expected = run(engines["torch"], first)
-    cases = [("torch", second)] + [(kind, w) for kind in EXECUTORS for w in (first, second)]
+    cases = [("torch", second), (CHECKED, second)] + [(kind, w) for kind in EXECUTORS for w in (first, second)]
     for kind, workload in cases:
         assert differing(expected, run(engines[kind], workload)) == [], f"{kind} differs from eager torch"
 

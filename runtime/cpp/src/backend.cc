@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "check_option.h"
+#include "checked_backend.h"
 #include "cpu_backend.h"
 #include "cuda/cuda_backend.h"
 #include "dsv41c/plan_generated.h"
@@ -22,7 +24,10 @@ std::string Backend::graph_bench(std::span<const std::unique_ptr<LoadedMethod>>,
 
 std::unique_ptr<Backend> make_backend(const Artifact& artifact, const KernelTable& kernels,
                                       const DeviceOptions& options) {
-  if (artifact.plan().target == "cpu") return std::make_unique<CpuBackend>(artifact, kernels);
+  const std::string& target = artifact.plan().target;
+  if (options.check_seed && target != "cpu") refuse_check(target);
+  if (options.check_seed) return std::make_unique<CheckedBackend>(artifact, kernels, *options.check_seed);
+  if (target == "cpu") return std::make_unique<CpuBackend>(artifact, kernels);
   return std::make_unique<cuda::CudaBackend>(artifact, kernels, options);
 }
 

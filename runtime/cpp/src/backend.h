@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ struct DeviceOptions {
   int32_t device = 0;
   bool launch_singly = false;  // CUDA: no graphs
   std::string cuda_driver = "libcuda.so.1";
+  std::optional<uint64_t> check_seed;  // CPU: every launch is checked
 };
 
 // One thread at a time. A device that works asynchronously enqueues in the order of the calls.
@@ -56,6 +58,8 @@ class Backend {
   virtual void inputs_written() {}                                              // of one method
   virtual void copy_rows(uint8_t* to, const uint8_t* from, int64_t bytes) = 0;  // apart from each other, in a region
   virtual void step_enqueued(const dsv41c_step_inputs&, const Limits&) {}
+  // For tests: the inputs of the last step, which its launches read when they run. Empty where they have run.
+  virtual std::span<uint8_t> staged_inputs() { return {}; }
 
   virtual void fill_state() = 0;
   // What the host knows of an int32 state tensor without waiting; null for one that it does not follow.

@@ -17,6 +17,7 @@ Executor::Executor(const std::string& path, const LoadOptions& options)
                   check_memory_budget(plan, options.memory_budget, !options.device.launch_singly);
                 }),
       poison_(options.poison),
+      check_(options.device.check_seed),
       kernels_(plan(), options.providers),
       backend_(make_backend(artifact_, kernels_, options.device)),
       upload_check_(limits_of(plan(), [this](const State& state) { return backend_->host_state(state); })),

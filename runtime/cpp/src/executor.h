@@ -43,6 +43,7 @@ class Executor {
   const std::string& graph_bench(int32_t replays);                                 // bench.cc
   const std::string& step_bench(const dsv41c_step_inputs& inputs, int32_t steps);  // bench.cc
   const std::string& report() const { return report_; }
+  std::span<uint8_t> staged_inputs() { return backend_->staged_inputs(); }
   const RecordRing& records() const { return records_; }
   const Plan& plan() const { return artifact_.plan(); }
 
@@ -74,6 +75,7 @@ class Executor {
   // What is released last comes first: launches before the kernels, and all of them before the device.
   Artifact artifact_;
   int32_t poison_;
+  std::optional<uint64_t> check_;  // seed
   KernelTable kernels_;
   std::unique_ptr<Backend> backend_;
   UploadCheck upload_check_;

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "allocations.h"
+#include "check_option.h"
 #include "dsv41c/executor.h"
 #include "dsv41c/plan_generated.h"
 #include "error.h"
@@ -44,11 +45,14 @@ void check_options(const dsv41c_load_options& given) {
 dsv41c::LoadOptions load_options(const dsv41c_load_options* given) {
   dsv41c::LoadOptions options;
   options.providers.push_back(dsv41c_cpu_provider());
+  options.device.check_seed = dsv41c::parse_check(given ? given->check : nullptr);
   if (!given) return options;
   check_options(*given);
   options.verify_full = given->verify_full != 0;
   options.poison = given->poison;
-  options.device = {given->device, given->cuda_mode == 1, given->cuda_driver ? given->cuda_driver : "libcuda.so.1"};
+  options.device.device = given->device;
+  options.device.launch_singly = given->cuda_mode == 1;
+  if (given->cuda_driver) options.device.cuda_driver = given->cuda_driver;
   options.memory_budget = given->memory_budget;
   if (given->weights) options.weights = given->weights;
   for (int32_t i = 0; i < given->num_providers; ++i) options.providers.push_back(given->providers[i]);
@@ -155,6 +159,12 @@ int64_t dsv41c_num_records(dsv41c_executor* executor) { return executor ? execut
 int32_t dsv41c_record_at(dsv41c_executor* executor, int64_t index, dsv41c_record* record, dsv41c_error* error) {
   return dsv41c::guard(
       error, [&] { fill_record(required(executor, "executor").executor, index, required(record, "record")); });
+}
+
+void* dsv41c_staged_inputs(dsv41c_executor* executor, int64_t* bytes) {
+  const std::span<uint8_t> staged = executor ? executor->executor.staged_inputs() : std::span<uint8_t>();
+  if (bytes) *bytes = static_cast<int64_t>(staged.size());
+  return staged.data();
 }
 
 int64_t dsv41c_heap_allocations(void) { return dsv41c::heap_allocations(); }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "check_option.h"
 #include "executor.h"
 
 namespace dsv41c {
@@ -78,6 +79,7 @@ std::string render_report(const Executor& executor, double seconds) {
                  {"weight_bytes", executor.artifact_.weight_bytes()},
                  {"gathered_weight_bytes", executor.artifact_.gathered_weight_bytes()},
                  {"seconds", seconds},
+                 {"check", check_text(executor.check_)},
                  {"limits", limits_json(executor.upload_check_.limits())},
                  {"methods", methods},
                  {"aten", aten}};

@@ -118,7 +118,7 @@ class MethodBuilder:
     launches: list[s.Launch] = field(default_factory=list)
 
     def value(self, name: str, dtype: str, sizes: tuple[s.Expr, ...], storage: s.Storage) -> int:
-        pads = "rows" if self.symbol in sizes[:1] else "none"
+        pads = ("valid" if dtype == "int32" else "rows") if self.symbol in sizes[:1] else "none"
         self.values.append(s.Value(name, dtype, sizes, contiguous(sizes), storage, pads))
         return len(self.values) - 1
 

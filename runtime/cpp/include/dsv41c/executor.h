@@ -29,6 +29,8 @@ typedef struct dsv41c_load_options {
   const char* cuda_driver; /* null: libcuda.so.1 */
   const char* weights;     /* checkpoint directory, for an artifact that maps its weights; null for others */
   int64_t memory_budget;   /* bytes that all but the weights may take; 0: no limit. Checked before any is reserved */
+  const char* check; /* "off", "full" or "full:SEED": debug, every launch on the CPU is checked and launches run in
+                        an order drawn from the seed; null: what DSV41C_CHECK in the environment says, else off */
 } dsv41c_load_options;
 
 /* Lists of rows: keep_rows index rows of the upload, logit_rows index the kept rows; both strictly ascending.
@@ -61,8 +63,8 @@ DSV41C_API int32_t dsv41c_open(const char* path, const dsv41c_load_options* opti
                                dsv41c_error* error);
 DSV41C_API void dsv41c_close(dsv41c_executor* executor);
 
-/* Checks all inputs before it touches state. On a CUDA target it returns once the work is on the device's stream;
- * the inputs may then be changed. */
+/* Checks all inputs before it touches state. On a CUDA target it returns once the work is on the device's stream, under
+ * checks once it is in a queue; the inputs may then be changed. A failure may be that of an earlier step. */
 DSV41C_API int32_t dsv41c_step(dsv41c_executor* executor, const dsv41c_step_inputs* inputs, dsv41c_error* error);
 
 /* Waits for the steps before it. */
@@ -95,6 +97,9 @@ DSV41C_API int32_t dsv41c_graph_bench(dsv41c_executor* executor, int32_t replays
                                       dsv41c_error* error);
 DSV41C_API int32_t dsv41c_step_bench(dsv41c_executor* executor, const dsv41c_step_inputs* inputs, int32_t steps,
                                      const char** json, dsv41c_error* error);
+
+/* Internal, for tests: the inputs of the last step, which its launches read when they run; null without checks. */
+DSV41C_API void* dsv41c_staged_inputs(dsv41c_executor* executor, int64_t* bytes);
 
 /* Heap allocations made by this library since the process started. */
 DSV41C_API int64_t dsv41c_heap_allocations(void);

@@ -189,6 +189,7 @@ inline constexpr ErrorCode ERROR_CODES[] = {
     {"DSV41C-E0802", "step failed", 70},
     {"DSV41C-E0803", "self-test gives other tokens", 4},
     {"DSV41C-E0804", "launch differs from its reference", 4},
+    {"DSV41C-E0805", "a check failed", 70},
     {"DSV41C-E0901", "bad option", 2},
     {"DSV41C-E0902", "bad prompt", 2},
 };
@@ -236,6 +237,7 @@ inline constexpr std::string_view E0801 = "DSV41C-E0801";
 inline constexpr std::string_view E0802 = "DSV41C-E0802";
 inline constexpr std::string_view E0803 = "DSV41C-E0803";
 inline constexpr std::string_view E0804 = "DSV41C-E0804";
+inline constexpr std::string_view E0805 = "DSV41C-E0805";
 inline constexpr std::string_view E0901 = "DSV41C-E0901";
 inline constexpr std::string_view E0902 = "DSV41C-E0902";
 

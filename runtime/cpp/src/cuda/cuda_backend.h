@@ -6,8 +6,8 @@
 
 #include "backend.h"
 #include "cuda/cuda_bound_method.h"
-#include "cuda/state_mirror.h"
 #include "cuda/upload_ring.h"
+#include "state_mirror.h"
 
 namespace dsv41c::cuda {
 

@@ -6,18 +6,11 @@
 #include <vector>
 
 #include "cuda/function_table.h"
+#include "hazards.h"
 #include "regions.h"
 #include "sequence.h"
 
 namespace dsv41c::cuda {
-
-// Device bytes [begin, end) that a call reads or writes.
-struct Access {
-  Address begin = 0;
-  Address end = 0;
-  bool is_read = false;
-  bool is_written = false;
-};
 
 struct KernelCall {
   NodeKind kind = NodeKind::kernel;

@@ -1,7 +1,6 @@
 // Graphs from calls.
 #include "cuda/launch_graph.h"
 
-#include "cuda/hazards.h"
 #include "error.h"
 
 namespace dsv41c::cuda {
@@ -43,6 +42,12 @@ NodeHandle add_node(const Context& context, GraphHandle graph, std::span<const N
   return node;
 }
 
+std::vector<std::span<const Access>> accesses_of(std::span<const KernelCall> calls) {
+  std::vector<std::span<const Access>> accesses;
+  for (const KernelCall& call : calls) accesses.emplace_back(call.accesses);
+  return accesses;
+}
+
 }  // namespace
 
 LaunchGraph LaunchGraph::build(const Context& context, std::span<KernelCall> calls, GraphStats& stats) {
@@ -51,7 +56,8 @@ LaunchGraph LaunchGraph::build(const Context& context, std::span<KernelCall> cal
   GraphHandle handle = nullptr;
   driver.call(driver.graph_create, &handle, 0u);
   Graph graph(driver, handle);
-  const Edges edges = find_edges(calls);
+  const std::vector<std::span<const Access>> accesses = accesses_of(calls);
+  const Edges edges = find_edges(accesses);
   std::vector<NodeHandle> nodes(calls.size()), sources;
   std::vector<void*> pointers;
   for (size_t i = 0; i < calls.size(); ++i) {

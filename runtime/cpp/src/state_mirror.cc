@@ -1,11 +1,11 @@
-#include "cuda/state_mirror.h"
+#include "state_mirror.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "upload.h"
 
-namespace dsv41c::cuda {
+namespace dsv41c {
 namespace {
 
 constexpr const char* FOLLOWED[] = {"slot_position", "slot_token", "page_table"};
@@ -60,4 +60,4 @@ void StateMirror::apply(const dsv41c_step_inputs& inputs, const Limits& limits) 
   }
 }
 
-}  // namespace dsv41c::cuda
+}  // namespace dsv41c

@@ -5,9 +5,15 @@
 #include <span>
 #include <vector>
 
-#include "cuda/kernel_call.h"
+namespace dsv41c {
 
-namespace dsv41c::cuda {
+// Bytes [begin, end) of some memory that a call reads or writes.
+struct Access {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  bool is_read = false;
+  bool is_written = false;
+};
 
 // Call i waits for sources[first[i]] .. sources[first[i + 1] - 1], all before i.
 struct Edges {
@@ -20,8 +26,8 @@ struct Edges {
   }
 };
 
-// A reader waits for the last writer of its bytes, a writer also for all readers since. Edges that others imply are
-// left out.
-Edges find_edges(std::span<const KernelCall> calls);
+// One list of accesses a call. A reader waits for the last writer of its bytes, a writer also for all readers since.
+// Edges that others imply are left out.
+Edges find_edges(std::span<const std::span<const Access>> calls);
 
-}  // namespace dsv41c::cuda
+}  // namespace dsv41c

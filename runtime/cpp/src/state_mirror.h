@@ -11,7 +11,7 @@
 #include "plan.h"
 #include "step_limits.h"
 
-namespace dsv41c::cuda {
+namespace dsv41c {
 
 class StateMirror {
  public:
@@ -33,4 +33,4 @@ class StateMirror {
   std::map<std::string, Entry> entries_;
 };
 
-}  // namespace dsv41c::cuda
+}  // namespace dsv41c

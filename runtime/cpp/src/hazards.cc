@@ -1,10 +1,11 @@
 // Keeps, for every range of bytes seen so far, its last writer and the readers since.
-#include "cuda/hazards.h"
+#include "hazards.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
-namespace dsv41c::cuda {
+namespace dsv41c {
 namespace {
 
 class ByteHistory {
@@ -14,10 +15,10 @@ class ByteHistory {
     if (access.begin >= access.end) return;
     split(access.begin);
     split(access.end);
-    Address at = access.begin;
+    uint64_t at = access.begin;
     for (auto entry = ranges_.lower_bound(at); at < access.end; ++entry) {
       if (entry == ranges_.end() || entry->first > at) {  // bytes that nobody has touched
-        const Address end = entry == ranges_.end() ? access.end : std::min(entry->first, access.end);
+        const uint64_t end = entry == ranges_.end() ? access.end : std::min(entry->first, access.end);
         entry = ranges_.emplace_hint(entry, at, Range{end, -1, {}});
       }
       touch_range(entry->second, access, call, sources);
@@ -27,7 +28,7 @@ class ByteHistory {
 
  private:
   struct Range {
-    Address end;
+    uint64_t end;
     int32_t writer;  // -1: none in this graph
     std::vector<int32_t> readers;
   };
@@ -45,7 +46,7 @@ class ByteHistory {
   }
 
   // Makes `at` the begin of a range if it lies inside one.
-  void split(Address at) {
+  void split(uint64_t at) {
     auto entry = ranges_.upper_bound(at);
     if (entry == ranges_.begin()) return;
     --entry;
@@ -54,7 +55,7 @@ class ByteHistory {
     entry->second.end = at;
   }
 
-  std::map<Address, Range> ranges_;  // by begin, disjoint
+  std::map<uint64_t, Range> ranges_;  // by begin, disjoint
 };
 
 // For each call the set of calls that it waits for, directly or not, as bits.
@@ -87,7 +88,7 @@ class Ancestors {
 
 }  // namespace
 
-Edges find_edges(std::span<const KernelCall> calls) {
+Edges find_edges(std::span<const std::span<const Access>> calls) {
   Edges edges;
   ByteHistory history;
   Ancestors ancestors(calls.size());
@@ -95,7 +96,7 @@ Edges find_edges(std::span<const KernelCall> calls) {
   for (size_t i = 0; i < calls.size(); ++i) {
     sources.clear();
     const auto call = static_cast<int32_t>(i);
-    for (const Access& access : calls[i].accesses) history.touch(access, call, sources);
+    for (const Access& access : calls[i]) history.touch(access, call, sources);
     ancestors.reduce(call, sources);
     edges.sources.insert(edges.sources.end(), sources.begin(), sources.end());
     edges.first.push_back(static_cast<int32_t>(edges.sources.size()));
@@ -103,4 +104,4 @@ Edges find_edges(std::span<const KernelCall> calls) {
   return edges;
 }
 
-}  // namespace dsv41c::cuda
+}  // namespace dsv41c
