@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.runtime.load import DecisionRecord
-from laws.engines import EXECUTORS, ExecutorEngine, Subject
+from laws.engines import CHECKED, EXECUTORS, ExecutorEngine, Subject
 from laws.schedules import Outcome, Workload, requests, run_workload, schedules
 from tests.damage.seal import change_plan
 
@@ -68,6 +68,13 @@ def test_any_total_equals_the_eager_run_and_single_rows(engines: dict[str, Execu
         assert [r.reason for r in records] == [f"part {i + 1} of {parts} of a split" for i in range(parts)]
     assert [(r.rows, r.reason) for r in eager] == [(total, "requested")]
     assert same(split, exact) and same(split, single)
+
+
+def test_full_checks_trap_nothing(engines: dict[str, ExecutorEngine], subject: Subject) -> None:
+    whole = Workload((TOKENS[: 2 * TOP + 3],), (3,), (((0, 2 * TOP + 3),),))
+    checked, records = run(subject.executor(CHECKED), whole, subject)
+    exact, _ = run(engines["exact"], whole, subject)
+    assert len(records) == 3 and same(checked, exact)
 
 
 @settings(max_examples=10, deadline=None, derandomize=False, suppress_health_check=list(HealthCheck))

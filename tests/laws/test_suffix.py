@@ -16,7 +16,7 @@ from dsv41c.runtime.generate import generate
 from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.load import load
 from dsv41c.runtime.requests import Request
-from laws.engines import Engine, Subject
+from laws.engines import CHECKED, Engine, Subject
 from laws.suffix_runs import differences, run_suffix
 from oracle.model import OracleModel, Replay
 
@@ -115,6 +115,15 @@ def test_c_the_last_row_is_exact_from_one_length_on(engines: dict[str, Engine], 
     full = run_suffix(engines["bucketed"], subject, TOKENS[:length], length, length, 0, compact=True)
     short = run_suffix(engines["bucketed"], subject, TOKENS[:length], length, keep, 1, compact=True)
     assert (full.logits[length - 1].tobytes() == short.logits[length - 1].tobytes()) == exact
+
+
+@pytest.mark.parametrize(("keep", "cuts"), [(WINDOW, ()), (WINDOW + 4, (5, 6, 31)), (40, (20,))])
+def test_full_checks_trap_nothing(engines: dict[str, Engine], subject: Subject, keep: int,
+                                  cuts: tuple[int, ...]) -> None:
+    """No row reads what lies below its floor: there the checks keep what nobody has written."""
+    expected = run_suffix(engines["torch"], subject, TOKENS[:44], 40, keep, 1, compact=True)
+    checked = run_suffix(subject.executor(CHECKED), subject, TOKENS[:44], 40, keep, 1, compact=True, cuts=cuts)
+    assert differences(expected, checked) == []
 
 
 def test_a_slot_forgets_the_floor_of_an_earlier_request(engines: dict[str, Engine], subject: Subject) -> None:
