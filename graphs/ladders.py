@@ -15,7 +15,7 @@ Rungs = tuple[int, ...]
 
 
 def decode_rungs(bound: int) -> Rungs:
-    """Half-octave rungs up to the bound, and 10: steps of 9 or 10 rows are frequent just below full slots."""
+    """Half-octave rungs up to the bound, and 10: without it 9 and 10 rows pad busy steps of 16 slots most."""
     return covering({*DECODE_RUNGS, *_half_octaves(DECODE_RUNGS[-1], bound)}, bound)
 
 
@@ -25,9 +25,9 @@ def prefill_rungs(bound: int) -> Rungs:
 
 
 def suffix_rungs(bound: int, keep: int | None, mixed: int) -> Rungs:
-    """Rungs of a method that is split above its top. Without `keep` those of prefill, at most 8,192; else those of up
-    to `mixed` decodes, since most steps of a prompt keep none of its rows, octaves for the steps that end or begin
-    within `keep`, and the ends of several prompts with all the decodes, of one with half of them too."""
+    """Rungs of a method that is split above its top. Without `keep` those of prefill, at most 8,192. Else those of up
+    to `mixed` decodes, since most steps of a prompt keep none of its rows; octaves below `keep`, for what a chunk cuts
+    off; the ends of one or several prompts with all the decodes, and of one with half of them."""
     if keep is None:
         return covering(PREFILL_RUNGS, min(bound, PREFILL_RUNGS[-1]))
     within = {r for r in PREFILL_RUNGS if mixed < r < keep}
