@@ -8,14 +8,14 @@ from fractions import Fraction
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 SMALL = (1, 2, 3)  # rungs of every ladder: the sizes that one or two users make
-DECODE_RUNGS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+DECODE_RUNGS = (4, 6, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 PREFILL_RUNGS = (4, 8, 16, 32, 64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 SUFFIX_PROMPTS = (1, 2, 3, 4, 6, 8, 12, 16)  # of one step
 Rungs = tuple[int, ...]
 
 
 def decode_rungs(bound: int) -> Rungs:
-    """Half-octave rungs up to the bound."""
+    """Half-octave rungs up to the bound, and 10: without it 9 and 10 rows pad busy steps of 16 slots most."""
     return covering({*DECODE_RUNGS, *_half_octaves(DECODE_RUNGS[-1], bound)}, bound)
 
 
@@ -25,13 +25,14 @@ def prefill_rungs(bound: int) -> Rungs:
 
 
 def suffix_rungs(bound: int, keep: int | None, mixed: int) -> Rungs:
-    """Rungs of a method that is split above its top. Without `keep` those of prefill, at most 8,192; else octaves
-    below `keep`, then what one prompt and up to `mixed` decodes keep, then several prompts with all the decodes."""
+    """Rungs of a method that is split above its top. Without `keep` those of prefill, at most 8,192. Else those of up
+    to `mixed` decodes, since most steps of a prompt keep none of its rows; octaves below `keep`, for what a chunk cuts
+    off; the ends of one or several prompts with all the decodes, and of one with half of them."""
     if keep is None:
         return covering(PREFILL_RUNGS, min(bound, PREFILL_RUNGS[-1]))
-    one = {keep + decodes for decodes in (0, mixed // 4, mixed // 2, mixed)}
-    several = {keep * prompts + mixed for prompts in SUFFIX_PROMPTS}
-    return covering({r for r in PREFILL_RUNGS if r < keep} | one | several, min(bound, max(several)))
+    within = {r for r in PREFILL_RUNGS if mixed < r < keep}
+    ends = {keep + mixed // 2, *(keep * prompts + mixed for prompts in SUFFIX_PROMPTS)}
+    return covering({*decode_rungs(max(mixed, 1)), *within, *ends}, min(bound, max(ends)))
 
 
 def power_rungs(bound: int, turn: int, step: int) -> Rungs:

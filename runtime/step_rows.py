@@ -60,6 +60,14 @@ def choose_parts(active: Sequence[ActiveRequest], max_rows: int) -> list[Part]:
     return parts
 
 
+def num_left_out(part: Part, limits: Limits) -> int:
+    """How many of the part's rows, its first ones, the decoder does not run on. A decode leaves none out."""
+    if limits.runs_all_rows:
+        return 0
+    before = limits.first_kept(len(part.active.request.prompt_ids)) - part.active.position
+    return min(max(before, 0), part.count)
+
+
 def step_rows(parts: Sequence[Part], limits: Limits) -> tuple[Int32, Int32, Int32]:
     """upload int32 `[n, 5]`; the rows that the decoder keeps; of these the ones whose logits are wanted: the last row
     of each part that gives a token."""
@@ -68,7 +76,7 @@ def step_rows(parts: Sequence[Part], limits: Limits) -> tuple[Int32, Int32, Int3
     first_kept = np.repeat([limits.first_kept(len(part.active.request.prompt_ids)) for part in parts],
                            [part.count for part in parts])
     upload[(positions == first_kept) & (positions > 0), 3] |= FLOOR
-    kept = positions >= first_kept if not limits.runs_all_rows else np.ones(len(upload), bool)
+    kept = np.concatenate([np.arange(part.count) >= num_left_out(part, limits) for part in parts])
     ends = np.cumsum([part.count for part in parts]) - 1
     asked = ends[[part.gives_token for part in parts]]
     return upload, np.flatnonzero(kept).astype(np.int32), (np.cumsum(kept)[asked] - 1).astype(np.int32)

@@ -8,18 +8,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dsv41c.graphs.costs import DEFAULT_COSTS, Costs
+from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.requests import Request
-from dsv41c.runtime.step_rows import ActiveRequest, Part, choose_parts
+from dsv41c.runtime.step_rows import ActiveRequest, Part, choose_parts, num_left_out
 from dsv41c.tools.bench.trace import TraceRequest
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """`keep`: rows that a request's part of a prompt keeps for the decoder, None: all."""
+    """`keep`: last rows of a prompt that the decoder runs on, None: all."""
 
     max_num_seqs: int
     max_num_batched_tokens: int
     keep: int | None
+
+    @property
+    def limits(self) -> Limits:
+        """Only what tells the rows of a step: a trace has no pages and no tokens."""
+        return Limits(max_model_len=1, max_num_seqs=self.max_num_seqs,
+                      max_num_batched_tokens=self.max_num_batched_tokens, block_size=1, vocab_size=1,
+                      eos_ids=frozenset(), suffix_keep_tokens=self.keep or 0, runs_all_rows=self.keep is None)
 
 
 @dataclass(frozen=True)
@@ -51,19 +59,16 @@ def simulate(trace: Sequence[TraceRequest], schedule: Schedule, costs: Costs = D
 
 
 def step_sizes(parts: Sequence[Part], schedule: Schedule, costs: Costs) -> StepSizes:
-    """The flow `decode` where every row is one request's newest and all fit it, else `prefill`."""
+    """The flow `decode` where every row is one request's newest and all fit it, else `prefill`, of which the decoder
+    does not run where it keeps no row."""
     total, tokens = sum(part.count for part in parts), sum(part.gives_token for part in parts)
     if total == tokens and total <= schedule.max_num_seqs:
         return StepSizes({"decode": total}, costs.replay_ns + costs.row_ns * total)
-    kept = sum(_kept(part, schedule.keep) for part in parts)
-    rows = {"encoder": total, "decoder": kept} | ({"head": tokens} if tokens else {})
+    limits = schedule.limits
+    kept = total - sum(num_left_out(part, limits) for part in parts)
+    rows = {name: n for name, n in (("encoder", total), ("decoder", kept), ("head", tokens)) if n}
     # Encoder and decoder have half of the layers each; the head's share is small.
-    return StepSizes(rows, costs.replay_ns + costs.row_ns * (total + kept) // 2)
-
-
-def _kept(part: Part, keep: int | None) -> int:
-    """The last rows of a part of a prompt, however the prompt is cut; a decode's row is always kept."""
-    return part.count if keep is None else min(part.count, keep)
+    return StepSizes(rows, (costs.replay_ns * (1 + (kept > 0)) + costs.row_ns * (total + kept)) // 2)
 
 
 def _advance(part: Part, active: list[ActiveRequest], free: list[int]) -> None:

@@ -45,6 +45,8 @@ def bench_trace_command(
     rate: Annotated[float, typer.Option(help="Requests a second.")] = 4.0,
     max_num_seqs: Annotated[int, typer.Option(min=1, help="As of compile.")] = 16,
     max_num_batched_tokens: Annotated[int, typer.Option(min=1, help="As of compile.")] = 512,
+    suffix_keep_tokens: Annotated[int, typer.Option(metavar="K", min=1, help="As of compile --suffix-mode compact; all "
+                                                    "rows kept are simulated beside it.")] = 140,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Draw a trace of requests, and show what the default buckets do with its steps."""
@@ -55,6 +57,6 @@ def bench_trace_command(
     trace = draw_trace(seed, requests, rate)
     facts = {"seed": seed, "rate": rate}
     if simulate:
-        print_trace(run_trace(trace, max_num_seqs, max_num_batched_tokens) | facts, as_json)
+        print_trace(run_trace(trace, max_num_seqs, max_num_batched_tokens, suffix_keep_tokens) | facts, as_json)
     else:
         print_lengths(trace, facts, as_json)

@@ -89,15 +89,29 @@ def test_default_ladders_fit_without_thinning_up_to_moderate_bounds(tokens: int,
 def test_default_ladders_of_the_default_options() -> None:
     """Of the published model too: ladders depend on the bounds only."""
     chosen = choose_buckets(Buckets(), bounds_of(512, 16))
-    assert chosen["decode"].rungs == chosen["head"].rungs == (1, 2, 3, 4, 6, 8, 12, 16)
+    assert chosen["decode"].rungs == chosen["head"].rungs == (1, 2, 3, 4, 6, 8, 10, 12, 16)
     assert chosen["encoder"].rungs == chosen["decoder"].rungs == (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512)
     assert sum(len(c.rungs) for c in chosen.values()) <= MAX_GRAPHS
 
 
-def test_a_kept_suffix_has_its_prompts_with_the_decodes_of_a_mixed_step() -> None:
-    chosen = choose_buckets(Buckets(DefaultPolicy(140), 100), bounds_of(8192, 64, 8192))["decoder"]
-    assert {140, 156, 172, 204} | {140 * n + 64 for n in (2, 3, 4, 6, 8, 12, 16)} <= set(chosen.rungs)
-    assert chosen.rungs[-1] == 16 * 140 + 64 and chosen.ladder.above == "split"
+def test_a_kept_suffix_has_decodes_alone_and_ends_of_prompts_with_them() -> None:
+    chosen = choose_buckets(Buckets(DefaultPolicy(140), 100), bounds_of(8192, 64, 8192))
+    rungs, decodes = chosen["decoder"].rungs, chosen["decode"].rungs
+    assert rungs == (*decodes, 128, 172, *(140 * n + 64 for n in (1, 2, 3, 4, 6, 8, 12, 16)))
+    assert chosen["decoder"].ladder.above == "split"
+    default = choose_buckets(Buckets(DefaultPolicy(140)), bounds_of(512, 16))
+    assert default["decoder"].rungs == (*default["decode"].rungs, 32, 64, 128, 148, 156, 296, 436, 512)
+    assert sum(len(c.rungs) for c in default.values()) <= MAX_GRAPHS
+
+
+@given(st.integers(1, 400), st.integers(1, 100))
+def test_a_kept_suffix_pads_mixed_steps_without_an_end_as_decode_does(keep: int, seqs: int) -> None:
+    """Most steps of a prompt keep the rows of decodes only."""
+    limits = bounds_of(8192, seqs, suffix_bound(8192, seqs, keep, 0))
+    chosen = choose_buckets(Buckets(DefaultPolicy(keep), 1000), limits)
+    for rows in range(1, seqs + 1):
+        launched = [runs_of(chosen[name].rungs, "split", rows)[0].launched for name in ("decoder", "decode")]
+        assert launched[0] <= launched[1]
 
 
 @given(st.integers(1, 4096), st.integers(1, 512))

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsv41c.compiler.bounds import method_bounds
+from dsv41c.compiler.checkpoint.presets import flash
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.graphs.costs import DEFAULT_COSTS
+from dsv41c.runtime.requests import Request
+from dsv41c.runtime.step_rows import ActiveRequest, choose_parts, step_rows
 from dsv41c.tools.bench.trace import PROMPT_MOST, TraceRequest, draw_trace
-from dsv41c.tools.bench.trace_report import KEEPS, axis_figures, ladders, run_trace
-from dsv41c.tools.bench.trace_schedule import Schedule, StepSizes, simulate
+from dsv41c.tools.bench.trace_report import KEEP, axis_figures, ladders, run_trace
+from dsv41c.tools.bench.trace_schedule import Schedule, StepSizes, simulate, step_sizes
 from tests.unit.tools.conftest import Command
 
 MOST_PADS = {"encoder": 0.10, "decode": 0.10, "decoder": 0.15}
@@ -24,7 +30,18 @@ def test_default_buckets_pad_the_default_trace_little(command: Command) -> None:
     assert (result["seed"], result["requests"]) == (1, 1000)
     bounds = method_bounds(CompileOptions())
     assert (result["max_num_seqs"], result["max_num_batched_tokens"]) == (bounds["decode"], bounds["encoder"])
-    assert [run["keep"] for run in result["runs"]] == list(KEEPS) == [None, 140]
+    published = CompileOptions(suffix_mode="compact").resolved(flash()).suffix_keep_tokens
+    assert [run["keep"] for run in result["runs"]] == [None, KEEP] == [None, published]
+    check_pads(result)
+
+
+@pytest.mark.parametrize(("seed", "rate"), [(1, 1.0), (2, 3.0), (3, 7.0), (4, 7.0), (4, 12.0)])
+def test_default_buckets_pad_little_at_other_rates(seed: int, rate: float) -> None:
+    """From hardly any decodes beside a prompt to slots that are always full; at 7 a second their number varies most."""
+    check_pads(run_trace(draw_trace(seed, 200, rate), 16, 512))
+
+
+def check_pads(result: dict[str, Any]) -> None:
     for run in result["runs"]:
         assert run["graphs"] <= 48
         for axis, most in MOST_PADS.items():
@@ -56,7 +73,8 @@ def test_every_token_is_scheduled_once(keep: int | None) -> None:
     rows = {name: sum(s.rows.get(name, 0) for s in steps) for name in ("decode", "encoder", "decoder", "head")}
     assert rows["decode"] + rows["encoder"] == sum(r.prompt + r.output - 1 for r in trace)
     assert rows["decode"] + rows["head"] == sum(r.output for r in trace)
-    assert rows["decoder"] == rows["encoder"] if keep is None else rows["decoder"] < rows["encoder"]
+    decodes = rows["encoder"] - sum(r.prompt for r in trace)  # of steps that hold a prompt's rows too
+    assert rows["decoder"] == decodes + sum(r.prompt if keep is None else min(r.prompt, keep) for r in trace)
     chosen = ladders(schedule)
     for step in steps:
         assert ("decode" in step.rows) != ("encoder" in step.rows)
@@ -66,11 +84,30 @@ def test_every_token_is_scheduled_once(keep: int | None) -> None:
 
 
 def test_a_small_schedule_by_hand() -> None:
-    """Two prompts of 5 and 3 tokens, three and one tokens each, four rows a step."""
-    trace = (TraceRequest(5, 3, 0), TraceRequest(3, 1, 0))
-    steps = [s.rows for s in simulate(trace, Schedule(2, 4, 2))]
-    prefills = [{"encoder": 4, "decoder": 2}, {"encoder": 4, "decoder": 3, "head": 2}]
-    assert steps == [*prefills, {"decode": 1}, {"decode": 1}]
+    """Two prompts of 9 and 3 tokens, three and one tokens each, four rows a step, the last two of a prompt kept."""
+    trace = (TraceRequest(9, 3, 0), TraceRequest(3, 1, 0))
+    steps = list(simulate(trace, Schedule(2, 4, 2)))
+    prefills = [{"encoder": 4}, {"encoder": 4, "decoder": 1}, {"encoder": 4, "decoder": 3, "head": 2}]
+    assert [s.rows for s in steps] == [*prefills, {"decode": 1}, {"decode": 1}]
+    assert steps[0].duration_ns == (DEFAULT_COSTS.replay_ns + 4 * DEFAULT_COSTS.row_ns) // 2
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 20)), min_size=1, max_size=6), st.integers(6, 40),
+       st.none() | st.integers(1, 12))
+def test_a_step_keeps_what_the_generation_loop_keeps(requests: list[tuple[int, int]], tokens: int,
+                                                     keep: int | None) -> None:
+    """Prompts of some length, of which some rows or all have run."""
+    active = [ActiveRequest(Request(range(prompt), 5), slot, slot, min(done, prompt))
+              for slot, (prompt, done) in enumerate(requests)]
+    schedule = Schedule(len(active), tokens, keep)
+    parts = choose_parts(active, tokens)
+    upload, kept, outputs = step_rows(parts, schedule.limits)
+    rows = step_sizes(parts, schedule, DEFAULT_COSTS).rows
+    if "decode" in rows:
+        assert len(upload) == len(kept) == len(outputs) == rows["decode"]
+    else:
+        names = ("encoder", "decoder", "head")
+        assert [rows.get(name, 0) for name in names] == [len(upload), len(kept), len(outputs)]
 
 
 def test_pads_eager_and_split_steps_are_counted() -> None:
@@ -97,6 +134,15 @@ def test_lengths_are_printed(command: Command) -> None:
     assert run_trace(draw_trace(requests=2), 4, 8)["max_num_seqs"] == 4
 
 
-@pytest.mark.parametrize("arguments", [("--rate", "nan"), ("--rate", 0), ("--max-num-seqs", 600)])
+def test_kept_rows_are_asked_for(command: Command) -> None:
+    asked = ("bench", "trace", "--simulate", "--requests", 20, "--suffix-keep-tokens", 200)
+    everything, last = command(*asked, "--json").json["runs"]
+    assert (everything["keep"], last["keep"]) == (None, 200)
+    assert last["buckets"]["decoder"][-4:] == [200 + 8, 200 + 16, 400 + 16, 512]
+    assert "decoder keeps the last 200 rows of a prompt" in command(*asked).out
+
+
+@pytest.mark.parametrize("arguments", [("--rate", "nan"), ("--rate", 0), ("--max-num-seqs", 600),
+                                       ("--suffix-keep-tokens", 0)])
 def test_bad_trace_options_are_2(command: Command, arguments: tuple[object, ...]) -> None:
     assert command("bench", "trace", *arguments).code == 2
