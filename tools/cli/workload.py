@@ -6,7 +6,7 @@ import difflib
 import json
 from pathlib import Path
 
-from dsv41c.graphs.cost import DEFAULT_HISTOGRAM, Histogram
+from dsv41c.graphs.workload import DEFAULT_HISTOGRAM, Histogram
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 MOST = 10**12  # of a count, so that sums of costs stay far from any limit
