@@ -67,7 +67,8 @@ class Space:
 
 def solve(space: Space, histogram: Histogram, budget: int | None) -> Choice:
     """The largest tier that fits at all, and in it the least expected cost; of equals the fewest bytes, then the
-    smallest bound, then the fewest rungs in the order of methods. None is no limit. E0405 when nothing fits."""
+    smallest bound, then the fewest rungs in the order of methods. None is no limit: every rung stays. E0405 when
+    nothing fits."""
     for tier in reversed(space.tiers):
         if budget is not None and space.floor(tier) > budget:
             continue
@@ -80,11 +81,11 @@ def solve(space: Space, histogram: Histogram, budget: int | None) -> Choice:
 
 
 def _cheapest(tier: int, rows: int, candidate: Candidate, histogram: Histogram, budget: int | None) -> Choice | None:
-    """Rungs fall from the top of each ladder, and only where they cost bytes."""
+    """Rungs fall from the top of each ladder, and only where they cost bytes that are limited."""
     room = None if budget is None else budget - candidate.fixed_bytes
     frontier: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]  # bytes, cost, rungs kept of each method
     for method in candidate.methods:
-        options = _options(method, histogram)
+        options = _options(method, histogram, whole=room is None)
         frontier = _undominated([(b + bytes_, c + cost, (*kept, rungs)) for b, c, kept in frontier
                                  for bytes_, cost, rungs in options if room is None or b + bytes_ <= room])
     if not frontier or (room is not None and room < 0):
@@ -94,9 +95,9 @@ def _cheapest(tier: int, rows: int, candidate: Candidate, histogram: Histogram, 
     return Choice(tier, rows, buckets, cost_ns, candidate.fixed_bytes + graph_bytes)
 
 
-def _options(method: MethodNeed, histogram: Histogram) -> list[tuple[int, int, int]]:
+def _options(method: MethodNeed, histogram: Histogram, whole: bool) -> list[tuple[int, int, int]]:
     """(bytes, cost, rungs) of each prefix of the ladder that may be kept."""
-    least = 1 if method.bucket_bytes else len(method.rungs)
+    least = 1 if method.bucket_bytes and not whole else len(method.rungs)
     return [(kept * method.bucket_bytes, method.workload_ns(histogram, kept), kept)
             for kept in range(least, len(method.rungs) + 1)]
 
