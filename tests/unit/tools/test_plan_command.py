@@ -165,7 +165,7 @@ def test_every_option_that_differs_is_printed() -> None:
 
 @pytest.mark.parametrize("arguments", [
     ("--suffix-mode", "compact", "--suffix-keep-tokens", "20", "--break", "linear", "--max-graphs", "30"),
-    ("--bucket-policy", "histogram", "--break", "engram_store"),
+    ("--bucket-policy", "histogram", "--break", "mega_moe"),
     ("--bucket-policy", "explicit", "--buckets", "decode=1,3", "--without", "mega_moe"),
     ("--bucket-policy", "powers", "--max-num-batched-tokens", "300"),
 ])
