@@ -167,7 +167,6 @@ def test_every_option_that_differs_is_printed() -> None:
     ("--suffix-mode", "compact", "--suffix-keep-tokens", "20", "--break", "linear", "--max-graphs", "30"),
     ("--bucket-policy", "histogram", "--break", "mega_moe"),
     ("--bucket-policy", "explicit", "--buckets", "decode=1,3", "--without", "mega_moe"),
-    ("--bucket-policy", "powers", "--max-num-batched-tokens", "300"),
 ])
 def test_the_printed_command_plans_the_same(tiny_checkpoint: Path, tmp_path: Path, command: Command,
                                             arguments: tuple[str, ...]) -> None:
