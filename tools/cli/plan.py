@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from dsv41c.tools.cli import compile_options as shared
 from dsv41c.tools.cli import plan_result
 from dsv41c.tools.cli.plan_question import Question, check_policy, parse_tiers
-
-if TYPE_CHECKING:
-    from dsv41c.graphs.workload import Histogram
 
 
 def plan_command(
@@ -69,14 +66,13 @@ def plan_command(
           else "\n".join(plan_result.lines(result)))
 
 
-def _solve(checkpoint: Path, question: Question, histogram: Histogram | None) -> dict[str, Any]:
+def _solve(checkpoint: Path, question: Question, sizes: dict[str, dict[int, int]] | None) -> dict[str, Any]:
     from dataclasses import replace
 
     from dsv41c.compiler.checkpoint.view import CheckpointView
     from dsv41c.compiler.driver import fuse
     from dsv41c.compiler.planning import Planner
     from dsv41c.graphs.budget import solve
-    from dsv41c.graphs.workload import default_histogram
     from dsv41c.tools.cli.progress import phases
 
     view = CheckpointView.open(checkpoint)
@@ -85,9 +81,7 @@ def _solve(checkpoint: Path, question: Question, histogram: Histogram | None) ->
     with phases() as progress:
         planner = Planner(fuse(view, options, progress))
         progress("planning memory")
-        resolved = planner.fused.options
-        keep = resolved.suffix_keep_tokens if resolved.suffix_mode == "compact" else None
-        choice = solve(planner.space(tiers, bounds), histogram or default_histogram(keep), question.budget)
+        choice = solve(planner.space(tiers, bounds), sizes or planner.default_workload(), question.budget)
         table = [{"max_model_len": tier, "total_bytes": plan_result.total_bytes(planner.plan(tier, choice.max_rows))}
                  for tier in tiers] if question.tiers and len(tiers) > 1 else []
     return plan_result.result(planner, choice, question.budget, table)
