@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dsv41c.compiler.bucket_options import DEFAULT_STEP, explicit_buckets, histogram_counts
+from dsv41c.compiler.bucket_options import DEFAULT_STEP, explicit_buckets
+from dsv41c.compiler.measured_sizes import histogram_of
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.graphs.buckets import (
     Buckets,
@@ -22,6 +23,6 @@ def buckets_of(options: CompileOptions) -> Buckets:
     policies: dict[str, Policy] = {
         "default": DefaultPolicy(keep), "powers": PowersPolicy(step), "step": StepPolicy(step),
         "explicit": ExplicitPolicy(explicit_buckets(options)),
-        "histogram": HistogramPolicy(histogram_counts(options)),
+        "histogram": HistogramPolicy(histogram_of(options.histogram)),
     }
     return Buckets(policies[options.bucket_policy], options.max_graphs)

@@ -6,20 +6,17 @@ import functools
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-import sympy
 import torch
 from torch import fx
 
-from dsv41c.compiler.affine import contiguous_strides, linear_expr
 from dsv41c.compiler.kernel_table import KernelTable
 from dsv41c.compiler.lower_steps import lower_steps
 from dsv41c.compiler.ops.spec import OpSpec, PadRule
 from dsv41c.compiler.program import Method, Origin, argument, op_name
 from dsv41c.compiler.tensor_shape import TensorShape
+from dsv41c.compiler.value_layout import captured_sizes, contiguous, place_in_arena, renamed, static
 from dsv41c.graphs.buckets import Chosen
-from dsv41c.graphs.memory import Lifetime, check_layout, plan_layout
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.expr import Expr, evaluate
@@ -68,7 +65,7 @@ class MethodLowering:
         outputs = [schema.Port(name, self._single(node), ())
                    for name, node in zip(self.method.outputs, results, strict=True)]
         steps = self._steps()
-        values, arena_bytes = self._place()
+        values, arena_bytes = place_in_arena(self.values, self._value_bytes, self._first, self._last)
         m = self.method
         return schema.Method(m.name, m.axis, m.symbol.name, self.buckets.rungs, tuple(self.inputs), tuple(outputs),
                              values, steps, arena_bytes, self.buckets.ladder)
@@ -110,15 +107,15 @@ class MethodLowering:
         storage: schema.Storage
         pads = "none"
         if origin is Origin.WEIGHT:
-            storage = schema.WeightStorage(self.tables.weight(name, val.dtype, _static(sizes)))
+            storage = schema.WeightStorage(self.tables.weight(name, val.dtype, static(sizes)))
         elif origin is Origin.STATE:
             storage = schema.StateStorage(self.tables.state(name))
         elif origin is Origin.BRIDGE:
             sizes = self.tables.bridge_shape(name)
-            storage = schema.BridgeStorage(self.tables.bridge(name, val.dtype, _static(sizes)))
+            storage = schema.BridgeStorage(self.tables.bridge(name, val.dtype, static(sizes)))
         else:
             storage, pads = self._io_storage(node), "valid"
-        index = self._add(schema.Value(name, _dtype(val), sizes, contiguous_strides(sizes), storage, pads))
+        index = self._add(contiguous(name, _dtype(val), sizes, storage, pads))
         self._value_of[node] = index
         if origin is Origin.INPUT:
             self.inputs.append(schema.Port(name, index, self.tables.pad_row(name)))
@@ -147,11 +144,10 @@ class MethodLowering:
         # what is left is sym_size, whose value the view's own shape already carries
 
     def _view(self, node: fx.Node) -> None:
-        base = self._single(node.args[0])  # type: ignore[arg-type]
-        sizes = self._sizes(node.meta["val"])
-        view = replace(self.values[base], name=node.name, sizes=sizes, strides=contiguous_strides(sizes),
-                       storage=schema.ViewStorage(base, 0))
-        self._value_of[node] = self._add(view)
+        index = self._single(node.args[0])  # type: ignore[arg-type]
+        base, sizes = self.values[index], self._sizes(node.meta["val"])
+        self._value_of[node] = self._add(contiguous(node.name, base.dtype, sizes, schema.ViewStorage(index, 0),
+                                                    base.pads))
 
     def _launch(self, node: fx.Node, fixed: Mapping[fx.Node, Callable[[fx.Node], schema.Storage]]) -> None:
         spec = self.tables.ops[str(op_name(node))]
@@ -195,8 +191,8 @@ class MethodLowering:
 
     def _shape(self, node: fx.Node) -> TensorShape:
         value = self.values[self._single(node)]
-        renamed = tuple(_rename(size, self.method.symbol.name, schema.ROWS) for size in value.sizes)
-        return TensorShape(getattr(torch, value.dtype), renamed)
+        sizes = tuple(renamed(size, self.method.symbol.name, schema.ROWS) for size in value.sizes)
+        return TensorShape(getattr(torch, value.dtype), sizes)
 
     def _outputs(self, node: fx.Node, spec: OpSpec,
                  fixed: Mapping[fx.Node, Callable[[fx.Node], schema.Storage]]) -> tuple[int, ...]:
@@ -211,16 +207,15 @@ class MethodLowering:
             storage = fixed[owner](owner) if owner in fixed else schema.ArenaStorage(0)
             sizes = self._sizes(result)
             name = owner.name if owner is not None else f"{node.name}.{position}"
-            strides = contiguous_strides(sizes)
-            indices.append(self._add(schema.Value(name, _dtype(result), sizes, strides, storage, pads)))
+            indices.append(self._add(contiguous(name, _dtype(result), sizes, storage, pads)))
         self._value_of[node] = tuple(indices) if many else indices[0]
         return tuple(indices)
 
     def _scratch(self, node: fx.Node, kernel: int) -> int | None:
-        needed = _rename(self.tables.kernels.kernels[kernel].scratch_bytes, schema.ROWS, self.method.symbol.name)
+        needed = renamed(self.tables.kernels.kernels[kernel].scratch_bytes, schema.ROWS, self.method.symbol.name)
         if needed == 0:
             return None
-        return self._add(schema.Value(f"{node.name}.scratch", "uint8", (needed,), (1,), schema.ArenaStorage(0), "rows"))
+        return self._add(contiguous(f"{node.name}.scratch", "uint8", (needed,), schema.ArenaStorage(0), "rows"))
 
     # --- memory ---------------------------------------------------------------------------------------------
 
@@ -230,16 +225,6 @@ class MethodLowering:
         for owner in map(self._owner, touched if scratch is None else [*touched, scratch]):
             self._first.setdefault(owner, launch)
             self._last[owner] = launch
-
-    def _place(self) -> tuple[tuple[schema.Value, ...], int]:
-        """Arena offsets, sized at the symbol's bound: those offsets serve every smaller size."""
-        lifetimes = [Lifetime(str(i), self._value_bytes(v), self._first[i], self._last[i])
-                     for i, v in enumerate(self.values) if isinstance(v.storage, schema.ArenaStorage)]
-        layout = plan_layout(lifetimes)
-        check_layout(lifetimes, layout)
-        placed = tuple(replace(v, storage=schema.ArenaStorage(layout.offsets[str(i)]))
-                       if isinstance(v.storage, schema.ArenaStorage) else v for i, v in enumerate(self.values))
-        return placed, layout.total_bytes
 
     def _value_bytes(self, value: schema.Value) -> int:
         count = schema.DTYPES[value.dtype].item_bytes
@@ -257,7 +242,7 @@ class MethodLowering:
         return evaluate(size, {self.method.symbol.name: self.method.symbol.hi})
 
     def _sizes(self, val: torch.Tensor) -> tuple[Expr, ...]:
-        return tuple(_size(s, self.method.symbol.name) for s in val.shape)
+        return captured_sizes(val, self.method.symbol.name)
 
 
 def _results(method: Method) -> tuple[fx.Node, ...]:
@@ -267,29 +252,6 @@ def _results(method: Method) -> tuple[fx.Node, ...]:
 
 def _getitem(node: fx.Node, position: int) -> fx.Node | None:
     return next((u for u in node.users if u.target is operator.getitem and u.args[1] == position), None)
-
-
-def _size(size: Any, symbol: str) -> Expr:
-    """A captured size as an expression: an integer, or slope * symbol + base."""
-    if isinstance(size, int):
-        return size
-    expression = sympy.sympify(size.node.expr)
-    (free,) = expression.free_symbols
-    slope = expression.coeff(free, 1)
-    return linear_expr(int(slope), int(expression - slope * free), symbol)
-
-
-def _rename(expr: Expr, old: str, new: str) -> Expr:
-    if isinstance(expr, str):
-        return new if expr == old else expr
-    if isinstance(expr, int):
-        return expr
-    return replace(expr, a=_rename(expr.a, old, new), b=_rename(expr.b, old, new))
-
-
-def _static(sizes: Sequence[Expr]) -> tuple[int, ...]:
-    assert all(isinstance(s, int) for s in sizes), sizes
-    return tuple(s for s in sizes if isinstance(s, int))
 
 
 def _dtype(val: torch.Tensor) -> str:

@@ -13,6 +13,7 @@ from dsv41c.compiler.resize import resized
 from dsv41c.graphs.budget import Candidate, Space
 from dsv41c.graphs.memory import aligned
 from dsv41c.graphs.plan_need import candidate_of
+from dsv41c.graphs.workload import Histogram, default_histogram
 from dsv41c.runtime.plan.schema import Plan
 
 
@@ -50,6 +51,11 @@ class Planner:
 
     def space(self, tiers: tuple[int, ...], row_bounds: tuple[int, ...]) -> Space:
         return Space(tiers, row_bounds, self.candidate, self.state_bytes)
+
+    def default_workload(self) -> Histogram:
+        """Of a compact decoder the kept rows of each prompt."""
+        options = self.fused.options
+        return default_histogram(options.suffix_keep_tokens if options.suffix_mode == "compact" else None)
 
     def _specs(self, options: CompileOptions) -> tuple[StateSpec, ...]:
         return state_specs(self.fused.view.config, options, backtrack=0, draft=False)

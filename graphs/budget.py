@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dsv41c.graphs.cost import CostModel, Histogram, workload_ns
+from dsv41c.graphs.costs import Costs
+from dsv41c.graphs.workload import Histogram, workload_ns
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 
 @dataclass(frozen=True)
 class MethodNeed:
-    """One method at its bound. `bucket_bytes`: what each bucket costs in executable graphs, 0 without graphs."""
+    """One method at its bound. `bucket_bytes`: what each bucket costs in executable graphs, 0 without graphs. `costs`,
+    `above`: of the plan's ladder."""
 
     name: str
     bound: int
-    ladder: tuple[int, ...]
+    rungs: tuple[int, ...]
     bucket_bytes: int
-    cost: CostModel
+    costs: Costs
+    above: str
+
+    def workload_ns(self, histogram: Histogram, kept: int) -> int:
+        """Its part of a workload on the first `kept` rungs."""
+        sizes = histogram.get(self.name, {})
+        return workload_ns(sizes, self.bound, self.rungs[:kept], self.costs, self.above)
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,8 @@ class Space:
 
 def solve(space: Space, histogram: Histogram, budget: int | None) -> Choice:
     """The largest tier that fits at all, and in it the least expected cost; of equals the fewest bytes, then the
-    smallest bound, then the fewest rungs in the order of methods. None is no limit. E0405 when nothing fits."""
+    smallest bound, then the fewest rungs in the order of methods. None is no limit: every rung stays. E0405 when
+    nothing fits."""
     for tier in reversed(space.tiers):
         if budget is not None and space.floor(tier) > budget:
             continue
@@ -72,25 +81,25 @@ def solve(space: Space, histogram: Histogram, budget: int | None) -> Choice:
 
 
 def _cheapest(tier: int, rows: int, candidate: Candidate, histogram: Histogram, budget: int | None) -> Choice | None:
-    """Rungs fall from the top of each ladder, and only where they cost bytes."""
+    """Rungs fall from the top of each ladder, and only where they cost bytes that are limited."""
     room = None if budget is None else budget - candidate.fixed_bytes
     frontier: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]  # bytes, cost, rungs kept of each method
     for method in candidate.methods:
-        options = _options(method, histogram.get(method.name, {}))
+        options = _options(method, histogram, whole=room is None)
         frontier = _undominated([(b + bytes_, c + cost, (*kept, rungs)) for b, c, kept in frontier
                                  for bytes_, cost, rungs in options if room is None or b + bytes_ <= room])
     if not frontier or (room is not None and room < 0):
         return None
     graph_bytes, cost_ns, kept = min(frontier, key=lambda entry: (entry[1], entry[0], entry[2]))
-    buckets = {m.name: m.ladder[:rungs] for m, rungs in zip(candidate.methods, kept, strict=True)}
+    buckets = {m.name: m.rungs[:rungs] for m, rungs in zip(candidate.methods, kept, strict=True)}
     return Choice(tier, rows, buckets, cost_ns, candidate.fixed_bytes + graph_bytes)
 
 
-def _options(method: MethodNeed, sizes: Mapping[int, int]) -> list[tuple[int, int, int]]:
+def _options(method: MethodNeed, histogram: Histogram, whole: bool) -> list[tuple[int, int, int]]:
     """(bytes, cost, rungs) of each prefix of the ladder that may be kept."""
-    least = 1 if method.bucket_bytes else len(method.ladder)
-    return [(rungs * method.bucket_bytes, workload_ns(sizes, method.bound, method.ladder[:rungs], method.cost), rungs)
-            for rungs in range(least, len(method.ladder) + 1)]
+    least = 1 if method.bucket_bytes and not whole else len(method.rungs)
+    return [(kept * method.bucket_bytes, method.workload_ns(histogram, kept), kept)
+            for kept in range(least, len(method.rungs) + 1)]
 
 
 def _undominated(entries: Sequence[tuple[int, int, tuple[int, ...]]]) -> list[tuple[int, int, tuple[int, ...]]]:

@@ -1,10 +1,12 @@
-"""What a step of some rows costs on a ladder: what measured ladders minimise and the trace simulates with."""
+"""What a step of some rows costs on a ladder: what measured ladders and budgets minimise and traces simulate with."""
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from dsv41c.runtime.plan.schema import Ladder
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,11 @@ class Costs:
 
 
 DEFAULT_COSTS = Costs()
+
+
+def costs_of(ladder: Ladder) -> Costs:
+    """The cost model behind a plan's ladder."""
+    return Costs(ladder.replay_ns, ladder.row_ns, ladder.eager_ns)
 
 
 @dataclass(frozen=True)
@@ -41,17 +48,29 @@ def least_bucket(rungs: Sequence[int], rows: int) -> int | None:
 def runs_of(rungs: Sequence[int], above: str, rows: int) -> list[Run]:
     """What the executor runs for a step of so many rows: one replay, or above the top rung one eager run or (`above`
     is "split") the rows left over and then full top rungs."""
-    bucket = least_bucket(rungs, rows)
-    if bucket is not None:
-        return [Run(rows, bucket)]
-    if above == "eager" or not rungs:
-        return [Run(rows, rows, is_eager=True)]
-    top = rungs[-1]
-    full = -(-rows // top) - 1
-    first = rows - full * top
-    return [Run(first, least_bucket(rungs, first) or first), *[Run(top, top)] * full]
+    first, full = _first_and_full(rungs, above, rows)
+    return [first, *[Run(rungs[-1], rungs[-1])] * full] if full else [first]
+
+
+def step_ns(rungs: Sequence[int], above: str, rows: int, costs: Costs) -> int:
+    """Nanoseconds of `runs_of`, together."""
+    first, full = _first_and_full(rungs, above, rows)
+    return cost_of(first, costs) + (full * cost_of(Run(rungs[-1], rungs[-1]), costs) if full else 0)
 
 
 def cost_of(run: Run, costs: Costs) -> int:
     """Nanoseconds of one run."""
     return costs.replay_ns + costs.row_ns * run.launched + (costs.eager_ns if run.is_eager else 0)
+
+
+def _first_and_full(rungs: Sequence[int], above: str, rows: int) -> tuple[Run, int]:
+    """The first run, and how many of the full top rung follow it."""
+    bucket = least_bucket(rungs, rows)
+    if bucket is not None:
+        return Run(rows, bucket), 0
+    if above == "eager" or not rungs:
+        return Run(rows, rows, is_eager=True), 0
+    top = rungs[-1]
+    full = -(-rows // top) - 1
+    first = rows - full * top
+    return Run(first, least_bucket(rungs, first) or first), full

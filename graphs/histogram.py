@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
-from dsv41c.graphs.costs import Costs, least_bucket
+from dsv41c.graphs.costs import Costs, Run, cost_of, least_bucket
 from dsv41c.graphs.ladders import SMALL, Rungs
 from dsv41c.runtime.plan.errors import Dsv41cError
 
@@ -105,10 +105,10 @@ def _walk(before: tuple[list[int], ...]) -> Callable[[int], list[int]]:
 
 
 def _replay(rows: int, costs: Costs) -> int:
-    return costs.replay_ns + costs.row_ns * rows
+    return cost_of(Run(rows, rows), costs)
 
 
 def _above(rows: int, top: int, costs: Costs, above: str) -> int:
     if above == "split":
         return -(-rows // top) * _replay(top, costs)
-    return _replay(rows, costs) + costs.eager_ns
+    return cost_of(Run(rows, rows, is_eager=True), costs)

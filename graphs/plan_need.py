@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dsv41c.graphs.budget import Candidate, MethodNeed, over_budget
-from dsv41c.graphs.cost import DEFAULT_COST, CostModel
+from dsv41c.graphs.costs import costs_of
 from dsv41c.runtime.plan.memory_classes import graph_bytes, memory_by_class
 from dsv41c.runtime.plan.schema import Plan
 
 
-def candidate_of(plan: Plan, costs: Mapping[str, CostModel] | None = None) -> Candidate:
-    """`costs` by method; one that is missing has the default."""
+def candidate_of(plan: Plan) -> Candidate:
+    """With the costs of the plan's own ladders."""
     bounds = {symbol.name: symbol.hi for symbol in plan.symbols}
     classes = {name: size for name, size in memory_by_class(plan).items() if name != "graphs"}
     return Candidate(classes, tuple(
-        MethodNeed(m.name, bounds[m.symbol], m.buckets, graph_bytes(plan, m), (costs or {}).get(m.name, DEFAULT_COST))
+        MethodNeed(m.name, bounds[m.symbol], m.buckets, graph_bytes(plan, m), costs_of(m.ladder), m.ladder.above)
         for m in plan.methods))
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dsv41c.tools.cli import compile_options as shared
+
 if TYPE_CHECKING:
     from dsv41c.compiler.driver import Compiled
     from dsv41c.compiler.options import CompileOptions
@@ -21,46 +23,34 @@ _SHOWN = 10
 def compile_command(
     checkpoint: Annotated[Path, typer.Argument(metavar="CKPT", help="Checkpoint in Hugging Face layout.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="ART", help="Directory to write; must not exist.")],
-    max_model_len: Annotated[int | None, typer.Option(help="Most tokens of a request, prompt and output together. "
-                                                      "Default: the model's limit, at most 4096.")] = None,
-    max_num_seqs: Annotated[int, typer.Option(help="Most requests at a time.")] = 16,
+    max_model_len: shared.MaxModelLen = None,
+    max_num_seqs: shared.MaxNumSeqs = 16,
     max_num_batched_tokens: Annotated[int, typer.Option(help="Most tokens of one step.")] = 512,
-    block_size: Annotated[int, typer.Option(help="Tokens of a page of the compressed cache.")] = 128,
-    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
-    quantizers: Annotated[str, typer.Option(help="off, or fake: round activations as the model does.")] = "fake",
-    target: Annotated[str, typer.Option(help="cpu, sm_90a or sm_100a.")] = "cpu",
-    fallback: Annotated[list[str] | None, typer.Option(metavar="OP", help="On a CUDA target, run this op through "
-                                                           "ATen instead of its kernel; may be repeated.")] = None,
-    without: Annotated[list[str] | None, typer.Option(metavar="PASS", help="Leave this pass out; may be repeated. "
-                                                          "`dsv41c passes list` names them.")] = None,
-    break_ops: Annotated[list[str] | None, typer.Option("--break", metavar="OP", help="End the graph at each launch of "
-                         "this op, to look for what a graph hides; may be repeated. `dsv41c explain` names the ops of "
-                         "a plan.")] = None,
+    block_size: shared.BlockSize = 128,
+    dtype: shared.Dtype = "bfloat16",
+    quantizers: shared.Quantizers = "fake",
+    target: shared.Target = "cpu",
+    fallback: shared.Fallback = None,
+    without: shared.Without = None,
+    break_ops: shared.Breaks = None,
     weights: Annotated[str, typer.Option(help="packed, or map: leave the weights in the checkpoint, which "
                                          "`dsv41c run --weights` then needs.")] = "packed",
-    bucket_policy: Annotated[str, typer.Option(help="Which row counts get a graph: default, powers, step, explicit or "
-                                               "histogram.")] = "default",
-    buckets: Annotated[list[str] | None, typer.Option(metavar="METHOD=1,2,3", help="Policy explicit: the buckets of a "
-                                                          "method; may be repeated.")] = None,
-    bucket_step: Annotated[int | None, typer.Option(metavar="N", help="Policies powers (from 256 on) and step: rows "
-                                                    "between buckets. Default: 128.")] = None,
-    histogram: Annotated[Path | None, typer.Option(metavar="FILE", help="Policy histogram: measured sizes, JSON like "
-                                                       '{"decode": {"1": 10, "2": 4}}.')] = None,
-    max_graphs: Annotated[int, typer.Option(metavar="N", help="Most buckets of all methods together.")] = 48,
+    bucket_policy: shared.BucketPolicy = "default",
+    buckets: shared.Buckets = None,
+    bucket_step: shared.BucketStep = None,
+    histogram: shared.HistogramFile = None,
+    max_graphs: shared.MaxGraphs = 48,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: to inspect, not to run.")] = False,
     budget: Annotated[str | None, typer.Option(metavar="SIZE", help="Write nothing when the plan takes more bytes, as "
                                                "8GiB, beside the weights.")] = None,
     dump_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write the program as text before and after "
                                                   "each pass, and index.html that shows the differences.")] = None,
-    suffix_mode: Annotated[str, typer.Option(metavar="off|mask|compact", help="Bounded replay: the decoder half runs "
-                                             "on the last rows of a prompt (compact), or on all of them but sees only "
-                                             "the last (mask, to compare with).")] = "off",
-    suffix_keep_tokens: Annotated[int | None, typer.Option(metavar="K", help="Rows of a prompt that the decoder half "
-                                                           "keeps; default: a window + 12.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    suffix_mode: shared.SuffixMode = "off",
+    suffix_keep_tokens: shared.SuffixKeepTokens = None,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Compile a checkpoint to an artifact."""
-    from dsv41c.compiler.bucket_options import read_histogram
+    from dsv41c.compiler.measured_sizes import read_histogram, words_of
     from dsv41c.compiler.options import CompileOptions
     from dsv41c.tools.cli.byte_size import parse_bytes
 
@@ -71,7 +61,8 @@ def compile_command(
                              without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=plan_only,
                              weights=weights, suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens,
                              bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,
-                             histogram=() if histogram is None else read_histogram(histogram), max_graphs=max_graphs)
+                             histogram=() if histogram is None else words_of(read_histogram(histogram)),
+                             max_graphs=max_graphs)
     start = time.perf_counter()
     compiled = _compile(checkpoint, output, options, dump_dir, allowed)
     result = _result(compiled, output, time.perf_counter() - start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -48,14 +49,21 @@ def total_bytes(plan: Plan) -> int:
 
 
 def compile_arguments(options: CompileOptions, buckets: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """What `dsv41c compile` takes for this choice, complete."""
+    """What `dsv41c compile` takes for this choice, complete but for the file of measured sizes: the sizes always,
+    everything else where it differs from its default. `buckets`: those of each method, where they were chosen."""
     names = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "dtype", "quantizers", "target")
     arguments = [word for name in names for word in (f"--{name.replace('_', '-')}", str(getattr(options, name)))]
-    arguments += [word for op in options.fallback for word in ("--fallback", op)]
-    arguments += [word for name in options.without for word in ("--without", name)]
-    arguments += ["--bucket-policy", "explicit"] if buckets else []
-    return arguments + [word for name, rungs in buckets.items()
-                        for word in ("--buckets", f"{name}={','.join(map(str, rungs))}")]
+    lists = {"--fallback": options.fallback, "--without": options.without, "--break": options.breaks}
+    arguments += [word for option, words in lists.items() for each in words for word in (option, each)]
+    if options.suffix_mode != "off":
+        arguments += ["--suffix-mode", options.suffix_mode, "--suffix-keep-tokens", str(options.suffix_keep_tokens)]
+    if options.max_graphs != type(options).max_graphs:
+        arguments += ["--max-graphs", str(options.max_graphs)]
+    policy = "explicit" if buckets else options.bucket_policy
+    arguments += ["--bucket-policy", policy] if policy != "default" else []
+    arguments += ["--bucket-step", str(options.bucket_step)] if options.bucket_step is not None else []
+    chosen = [f"{name}={','.join(map(str, rungs))}" for name, rungs in buckets.items()] or options.buckets
+    return arguments + [word for each in chosen for word in ("--buckets", each)]
 
 
 def lines(result: Mapping[str, Any]) -> Iterator[str]:
@@ -74,4 +82,4 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
         yield f"tier      {tier['max_model_len']} tokens: {tier['total_bytes']:,} bytes"
     if budget is not None:
         yield f"cost      {result['cost_ns'] / 1e9:.3f} s for the workload, expected"
-    yield f"compile   dsv41c compile {' '.join(result['compile'])}"
+    yield f"compile   dsv41c compile {shlex.join(result['compile'])}"

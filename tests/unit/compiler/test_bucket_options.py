@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dsv41c.compiler.bounds import method_bounds
-from dsv41c.compiler.bucket_options import read_histogram
 from dsv41c.compiler.bucket_policy import buckets_of
 from dsv41c.compiler.checkpoint.presets import flash, tiny
+from dsv41c.compiler.measured_sizes import read_histogram, words_of
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.graphs.buckets import (
     MAX_GRAPHS,
@@ -64,25 +64,6 @@ def test_bad_options(name: str) -> None:
     assert caught.value.found and caught.value.needed
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("{", "Expecting"), ("[]", "no object of methods"), ("{}", "no object of methods"),
-    ('{"decode": {}}', "decode: {}"), ('{"decode": {"1": 1.5}}', "1.5"), ('{"decode": {"1": true}}', "true"),
-    ('{"decode": {"one": 1}}', "one"), ('{"decodes": {"1": 1}}', "decodes"), ('{"decode": [1]}', "[1]"),
-    ('{"decode": {"1": 1, "1": 2}}', "key 1 twice"), ("\xff", "codec"),
-])
-def test_a_bad_histogram_file(tmp_path: Path, text: str, words: str) -> None:
-    path = tmp_path / "sizes.json"
-    path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(Dsv41cError, match="DSV41C-E0901") as caught:
-        read_histogram(path)
-    assert words in caught.value.found
-
-
-def test_a_missing_histogram_file(tmp_path: Path) -> None:
-    with pytest.raises(Dsv41cError, match="DSV41C-E0901"):
-        read_histogram(tmp_path / "none.json")
-
-
 def test_each_policy_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "sizes.json"
     path.write_text(json.dumps({"decode": {"7": 10, "2": 4}}))
@@ -90,7 +71,7 @@ def test_each_policy_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
         "default": ({}, DefaultPolicy()), "powers": ({"bucket_step": 32}, PowersPolicy(32)),
         "step": ({}, StepPolicy(128)),
         "explicit": ({"buckets": ("decode=1,5", "head=16")}, ExplicitPolicy({"decode": (1, 5), "head": (16,)})),
-        "histogram": ({"histogram": read_histogram(path)}, HistogramPolicy({"decode": {2: 4, 7: 10}})),
+        "histogram": ({"histogram": words_of(read_histogram(path))}, HistogramPolicy({"decode": {2: 4, 7: 10}})),
     }
     assert set(cases) == set(BUCKET_POLICIES)
     for name, (values, policy) in cases.items():

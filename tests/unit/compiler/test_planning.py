@@ -11,7 +11,7 @@ from dsv41c.compiler.driver import compile_plan, fuse
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.planning import Planner
 from dsv41c.graphs.budget import solve
-from dsv41c.graphs.cost import DEFAULT_HISTOGRAM
+from dsv41c.graphs.workload import DEFAULT_HISTOGRAM
 from dsv41c.runtime.plan import codec
 from dsv41c.runtime.plan.errors import Dsv41cError
 

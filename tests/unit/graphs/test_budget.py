@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv41c.graphs.budget import Candidate, Choice, MethodNeed, Space, check_tiers, solve
-from dsv41c.graphs.cost import CostModel, Histogram, workload_ns
+from dsv41c.graphs.costs import Costs, cost_of, runs_of
+from dsv41c.graphs.workload import Histogram
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 METHODS = ("decode", "encoder", "head")
-costs = st.builds(CostModel, replay_ns=st.integers(0, 9), row_ns=st.integers(0, 3), eager_ns=st.integers(0, 30))
+costs = st.builds(Costs, replay_ns=st.integers(0, 9), row_ns=st.integers(0, 3), eager_ns=st.integers(0, 30))
+aboves = st.sampled_from(["eager", "split"])
 
 
 @st.composite
@@ -27,7 +29,7 @@ def spaces(draw: st.DrawFn) -> tuple[Space, Histogram]:
     for tier, bound in itertools.product(tiers, bounds):
         methods = tuple(
             MethodNeed(name, bound, tuple(sorted(draw(st.sets(st.integers(1, bound), min_size=1, max_size=4)))),
-                       draw(st.integers(1, 9)) if with_graphs else 0, draw(costs)) for name in names)
+                       draw(st.integers(1, 9)) if with_graphs else 0, draw(costs), draw(aboves)) for name in names)
         classes = {"pages": draw(st.integers(0, 30)), "arena": draw(st.integers(0, 30))}
         found[tier, bound] = Candidate(classes, methods)
     floors = {tier: min(found[tier, b].fixed_bytes for b in bounds) - draw(st.integers(0, 3)) for tier in tiers}
@@ -35,15 +37,24 @@ def spaces(draw: st.DrawFn) -> tuple[Space, Histogram]:
     return Space(tiers, bounds, lambda t, b: found[t, b], floors.__getitem__), histogram
 
 
-def every_choice(space: Space, histogram: Histogram) -> Iterator[Choice]:
-    """All tiers, bounds and prefixes of ladders; whole ladders where buckets cost nothing."""
+def run_by_run(method: MethodNeed, rungs: tuple[int, ...], sizes: Mapping[int, int]) -> int:
+    """Nanoseconds of what the executor runs: full steps of the bound and the rest, each as its replays or eagerly."""
+    steps = [(min(method.bound, rows - begin), count) for rows, count in sizes.items()
+             for begin in range(0, rows, method.bound)]
+    return sum(count * cost_of(run, method.costs) for rows, count in steps
+               for run in runs_of(rungs, method.above, rows))
+
+
+def every_choice(space: Space, histogram: Histogram, limited: bool = True) -> Iterator[Choice]:
+    """All tiers, bounds and prefixes of ladders; whole ladders where buckets cost nothing or nothing is limited."""
     for tier, bound in itertools.product(space.tiers, space.row_bounds):
         candidate = space.candidate(tier, bound)
-        prefixes = [[m.ladder[:n] for n in range(1 if m.bucket_bytes else len(m.ladder), len(m.ladder) + 1)]
+        prefixes = [[m.rungs[:n] for n in range(1 if limited and m.bucket_bytes else len(m.rungs),
+                                                len(m.rungs) + 1)]
                     for m in candidate.methods]
         for ladders in itertools.product(*prefixes):
             pairs = list(zip(candidate.methods, ladders, strict=True))
-            cost = sum(workload_ns(histogram.get(m.name, {}), m.bound, rungs, m.cost) for m, rungs in pairs)
+            cost = sum(run_by_run(m, rungs, histogram.get(m.name, {})) for m, rungs in pairs)
             total = candidate.fixed_bytes + sum(m.bucket_bytes * len(rungs) for m, rungs in pairs)
             yield Choice(tier, bound, {m.name: rungs for m, rungs in pairs}, cost, total)
 
@@ -55,7 +66,8 @@ def rank(choice: Choice) -> tuple[int, int, int, int]:
 @given(spaces(), st.none() | st.integers(0, 120))
 def test_the_solver_is_brute_force(made: tuple[Space, Histogram], budget: int | None) -> None:
     space, histogram = made
-    fitting = [c for c in every_choice(space, histogram) if budget is None or c.total_bytes <= budget]
+    fitting = [c for c in every_choice(space, histogram, limited=budget is not None)
+               if budget is None or c.total_bytes <= budget]
     if not fitting:
         least = min(c.total_bytes for c in every_choice(space, histogram))
         with pytest.raises(Dsv41cError, match="DSV41C-E0405") as caught:
@@ -68,7 +80,7 @@ def test_the_solver_is_brute_force(made: tuple[Space, Histogram], budget: int | 
 
 
 def test_what_is_missing_is_named() -> None:
-    method = MethodNeed("decode", 4, (1, 2, 4), 10, CostModel(1, 1, 2))
+    method = MethodNeed("decode", 4, (1, 2, 4), 10, Costs(1, 1, 2), "eager")
     space = Space((8, 16), (4,), lambda t, _: Candidate({"pages": 100 * t, "arena": 50}, (method,)), lambda t: 100 * t)
     with pytest.raises(Dsv41cError) as caught:
         solve(space, {}, 859)
@@ -79,17 +91,28 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_rungs_fall_from_the_top_until_the_graphs_fit() -> None:
-    method = MethodNeed("decode", 8, (1, 4, 8), 10, CostModel(5, 1, 50))
+    method = MethodNeed("decode", 8, (1, 4, 8), 10, Costs(5, 1, 50), "eager")
     space = Space((8,), (8,), lambda *_: Candidate({"arena": 0}, (method,)), lambda _: 0)
     sizes = {"decode": {1: 1, 4: 1, 8: 1}}
     kept = {budget: solve(space, sizes, budget).buckets["decode"] for budget in (10, 20, 29, 30)}
     assert kept == {10: (1,), 20: (1, 4), 29: (1, 4), 30: (1, 4, 8)}
 
 
+def test_a_method_that_splits_gives_up_a_rung_before_one_that_runs_eagerly() -> None:
+    """Above 4 rows one pays a second replay, the other one the eager penalty: with room for three rungs of four."""
+    methods = tuple(MethodNeed(name, 8, (4, 8), 10, Costs(5, 1, 50), above)
+                    for name, above in (("decoder", "split"), ("encoder", "eager")))
+    space = Space((8,), (8,), lambda *_: Candidate({"arena": 0}, methods), lambda _: 0)
+    found = solve(space, {"decoder": {8: 1}, "encoder": {8: 1}}, 30)
+    assert found.buckets == {"decoder": (4,), "encoder": (4, 8)}
+    assert found.cost_ns == 2 * (5 + 4) + (5 + 8)
+
+
 def test_a_larger_tier_wins_over_a_cheaper_step() -> None:
-    slow, fast = CostModel(9, 0, 9), CostModel(1, 0, 1)
+    slow, fast = Costs(9, 0, 9), Costs(1, 0, 1)
     def candidate(tier: int, rows: int) -> Candidate:
-        return Candidate({"pages": tier * rows}, (MethodNeed("decode", rows, (rows,), 0, slow if tier == 9 else fast),))
+        method = MethodNeed("decode", rows, (rows,), 0, slow if tier == 9 else fast, "eager")
+        return Candidate({"pages": tier * rows}, (method,))
     found = solve(Space((5, 9), (1, 2), candidate, lambda t: t), {"decode": {2: 1}}, 9)
     assert (found.max_model_len, found.max_rows) == (9, 1)
 

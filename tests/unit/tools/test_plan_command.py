@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv41c.runtime.plan.errors import Dsv41cError
-from dsv41c.tools.cli import plan as plan_cli
 from dsv41c.tools.cli.byte_size import UNITS, parse_bytes
-from dsv41c.tools.cli.plan import parse_tiers
+from dsv41c.tools.cli.plan_question import Question, parse_tiers
 from dsv41c.tools.cli.plan_result import compile_arguments
-from dsv41c.tools.cli.workload import read_histogram
 from tests.damage.command import Command, check_refusal
 
 SIZES = ("--max-num-seqs", "4", "--block-size", "16")
@@ -46,27 +44,6 @@ def test_tiers_are_numbers() -> None:
     for text in ("", "8k", "1,,2", "1.5"):
         with pytest.raises(Dsv41cError, match="DSV41C-E0901"):
             parse_tiers(text)
-
-
-@pytest.mark.parametrize(("content", "word"), [
-    ("[]", "a JSON list"), ("{}", "a JSON dict"), ("{", "Expecting"), ('{"decoed": {}}', "did you mean decode?"),
-    ('{"decode": [1]}', "a JSON list"), ('{"decode": {"0": 1}}', "'0' rows"), ('{"decode": {"x": 1}}', "'x' rows"),
-    ('{"decode": {"1": -1}}', "count -1"), ('{"decode": {"1": true}}', "count True"),
-])
-def test_bad_histograms_are_named(tmp_path: Path, content: str, word: str) -> None:
-    path = tmp_path / "h.json"
-    path.write_text(content)
-    with pytest.raises(Dsv41cError, match="DSV41C-E0901") as caught:
-        read_histogram(path)
-    assert word in str(caught.value) and str(path) in str(caught.value)
-
-
-def test_a_histogram_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "h.json"
-    path.write_text('{"decode": {"1": 3, "8": 0}}')
-    assert read_histogram(path) == {"decode": {1: 3, 8: 0}}
-    with pytest.raises(Dsv41cError, match="DSV41C-E0901"):
-        read_histogram(tmp_path / "absent.json")
 
 
 # --- the command ------------------------------------------
@@ -149,7 +126,7 @@ def test_row_bounds_start_at_the_requests() -> None:
     from dsv41c.compiler.options import CompileOptions
 
     def bounds(seqs: int, rows: int | None, budget: int | None) -> tuple[int, ...]:
-        return plan_cli.Question(CompileOptions(max_num_seqs=seqs), rows, budget, None).row_bounds()
+        return Question(CompileOptions(max_num_seqs=seqs), rows, budget, None).row_bounds()
 
     assert bounds(16, None, None) == (512,) and bounds(600, None, None) == (600,)
     assert bounds(16, 77, 1) == (77,)
@@ -163,6 +140,65 @@ def test_dropped_rungs_become_options() -> None:
     arguments = compile_arguments(options, {"decode": (1, 2), "head": (1,)})
     assert arguments[-10:] == ["--fallback", "rotary", "--without", "mega_mhc", "--bucket-policy", "explicit",
                                "--buckets", "decode=1,2", "--buckets", "head=1"]
+
+
+def test_every_option_that_differs_is_printed() -> None:
+    """All of CompileOptions but what a plan does not depend on; the file of measured sizes is the command's own."""
+    import dataclasses
+
+    from dsv41c.compiler.options import CompileOptions
+
+    changed: dict[str, Any] = {
+        "max_model_len": 64, "max_num_seqs": 4, "max_num_batched_tokens": 24, "block_size": 16, "dtype": "float32",
+        "quantizers": "off", "target": "sm_90a", "fallback": ("rotary", "linear"), "without": ("mega_mhc",),
+        "breaks": ("linear",), "suffix_mode": "compact", "suffix_keep_tokens": 20, "bucket_policy": "step",
+        "bucket_step": 8, "buckets": ("decode=1",), "max_graphs": 40,
+    }
+    assert {field.name for field in dataclasses.fields(CompileOptions)} - set(changed) == {
+        "plan_only", "weights", "histogram"}
+    arguments = compile_arguments(CompileOptions(**changed), {})
+    for name, value in changed.items():
+        option = {"breaks": "--break"}.get(name, f"--{name.replace('_', '-')}")
+        printed = [after for word, after in zip(arguments, arguments[1:], strict=False) if word == option]
+        assert printed == (list(value) if isinstance(value, tuple) else [str(value)]), name
+
+
+@pytest.mark.parametrize("arguments", [
+    ("--suffix-mode", "compact", "--suffix-keep-tokens", "20", "--break", "linear", "--max-graphs", "30"),
+    ("--bucket-policy", "histogram", "--break", "mega_moe"),
+    ("--bucket-policy", "explicit", "--buckets", "decode=1,3", "--without", "mega_moe"),
+])
+def test_the_printed_command_plans_the_same(tiny_checkpoint: Path, tmp_path: Path, command: Command,
+                                            arguments: tuple[str, ...]) -> None:
+    if "histogram" in arguments:
+        (tmp_path / "sizes of steps.json").write_text('{"decode": {"1": 10, "3": 7}}')
+        arguments = (*arguments, "--histogram", str(tmp_path / "sizes of steps.json"))
+    planned = command("plan", tiny_checkpoint, *SIZES, "--max-model-len", "64", *arguments, "--json").json
+    compiled = command("compile", tiny_checkpoint, "-o", tmp_path / "art", "--plan-only", *planned["compile"],
+                       "--json").json
+    assert compiled["memory"]["total_bytes"] == planned["total_bytes"]
+    assert compiled["options"] == planned["options"]
+    assert [m["buckets"] for m in compiled["methods"]] == [m["buckets"] for m in planned["methods"]]
+
+
+def test_a_budget_and_a_policy_are_two_choices(tmp_path: Path, command: Command) -> None:
+    ended = command("plan", tmp_path, "--budget", "1GiB", "--bucket-policy", "step")
+    check_refusal(ended, "E0901", "--bucket-policy", "step with --budget")
+
+
+def test_a_histogram_is_the_workload_of_a_budget(tiny_checkpoint: Path, tmp_path: Path, command: Command,
+                                                 fused_once: None) -> None:
+    """Twice as many steps cost twice as much; sizes above the bound are cut, not refused."""
+    costs = []
+    for count in (1, 2):
+        path = tmp_path / f"{count}.json"
+        path.write_text(json.dumps({"decode": {"1": 3 * count}, "encoder": {"100000": count}}))
+        costs.append(command("plan", tiny_checkpoint, *SIZES, "--max-model-len", "64", "--budget", "1GiB",
+                             "--histogram", path, "--json").json["cost_ns"])
+    assert 0 < costs[0] == costs[1] / 2
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"decoed": {"1": 1}}')
+    check_refusal(command("plan", tiny_checkpoint, "--histogram", bad), "E0901", str(bad), "did you mean decode?")
 
 
 # --- compile ----------------------------------------------
