@@ -32,13 +32,13 @@ class EagerModel:
 
     def step(self, upload: np.ndarray, keep_rows: np.ndarray | None = None,
              logit_rows: np.ndarray | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """upload int32 `[T, 5]`; None keeps or returns every row. Returns (logits, tokens)."""
+        """upload int32 `[T, 5]`; None keeps or returns every row, none is legal too. Returns (logits, tokens)."""
         everything = np.arange(len(upload), dtype=np.int32)
-        lists = (everything if rows is None else rows for rows in (keep_rows, logit_rows))
-        inputs = (upload, *lists)
+        keep, asked = (everything if rows is None else rows for rows in (keep_rows, logit_rows))
+        inputs = (upload, *(rows if len(rows) else [-1] for rows in (keep, asked)))  # no row: a pad row, of no effect
         with torch.inference_mode():
             logits, tokens = self.module(*(torch.from_numpy(np.ascontiguousarray(x, dtype=np.int32)) for x in inputs))
-        return logits, tokens
+        return logits[: len(asked)], tokens[: len(asked)]
 
     def generate(self, prompt: Sequence[int], num_tokens: int, slot: int = 0) -> list[int]:
         """Greedy tokens of one request in one slot, the prompt in one step."""

@@ -64,7 +64,7 @@ def test_c_compact_equals_mask_bit_for_bit(engines: dict[str, Engine], subject: 
     assert sorted(compact.logits) == list(range(max(length - keep, 0), length + DECODED))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_d_any_chunks_on_any_engine_give_the_same_bits(engines: dict[str, Engine], subject: Subject,
                                                        data: st.DataObject) -> None:
@@ -124,6 +124,13 @@ def test_full_checks_trap_nothing(engines: dict[str, Engine], subject: Subject, 
     expected = run_suffix(engines["torch"], subject, TOKENS[:44], 40, keep, 1, compact=True)
     checked = run_suffix(subject.executor(CHECKED), subject, TOKENS[:44], 40, keep, 1, compact=True, cuts=cuts)
     assert differences(expected, checked) == []
+
+
+@pytest.mark.parametrize("kind", ["torch", "bucketed"])
+def test_a_step_may_keep_no_row(engines: dict[str, Engine], subject: Subject, kind: str) -> None:
+    whole = run_suffix(engines["bucketed"], subject, TOKENS[:45], 42, WINDOW, 0, compact=True)
+    parts = run_suffix(engines[kind], subject, TOKENS[:45], 42, WINDOW, 1, compact=True, cuts=(5, 20, 34, 41))
+    assert differences(whole, parts) == []
 
 
 def test_a_slot_forgets_the_floor_of_an_earlier_request(engines: dict[str, Engine], subject: Subject) -> None:

@@ -13,6 +13,7 @@ from dsv41c.graphs.bridges import Effects, find_bridges
 from dsv41c.graphs.cut import Call, GraphSegment, cut
 from dsv41c.graphs.memory import Lifetime, plan_layout
 from dsv41c.runtime.plan import schema as s
+from tests.unit.runtime.plan.plan_strategies import EXAMPLE_LADDER
 
 COLUMNS, HI = 4, 8
 BYTES = HI * COLUMNS * 4  # of every value at the bound
@@ -76,7 +77,8 @@ class _Method:
         launches = [self._launch(i, step, count) for i, step in enumerate(self._steps)]
         steps = tuple(s.Segment(tuple(launches[i] for i in step.calls)) if isinstance(step, GraphSegment)
                       else s.Break(step.op, step.reason, (launches[step.call],)) for step in self._cut.steps)
-        return s.Method(self.name, "rows", self.symbol, (1, HI), (), (), values, steps, count * BYTES)
+        return s.Method(self.name, "rows", self.symbol, (1, HI), (), (), values, steps, count * BYTES,
+                        EXAMPLE_LADDER)
 
     def _launch(self, number: int, step: Step, count: int) -> s.Launch:
         tensors: list[s.Argument] = [s.In(1 + count + read // 2 if read % 2 else 1 + read) for read in step.reads]
