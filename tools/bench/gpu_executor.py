@@ -131,6 +131,13 @@ def check_modes(folder: Path, target: str) -> dict[str, Any]:
     return found
 
 
+def check_forms(folder: Path, target: str) -> dict[str, Any]:
+    from dsv41c.tools.bench.gpu_forms import FORMS, check_form
+
+    found = {name: check_form(artifact_of(folder, "tiny", 1, target=target, **form)) for name, form in FORMS.items()}
+    return {"ok": all(f["ok"] for f in found.values())} | found
+
+
 def check_host_cost(folder: Path, target: str) -> dict[str, Any]:
     """Time from call to return of one replayed decode step: one upload, one graph. At most 30 µs."""
     from dsv41c.compiler.eager import request_rows
@@ -169,6 +176,7 @@ def compile_everything(target: str) -> int:
     from dsv41c.compiler.checkpoint.view import CheckpointView
     from dsv41c.compiler.driver import compile_plan
     from dsv41c.compiler.options import CompileOptions
+    from dsv41c.tools.bench.gpu_forms import FORMS
     from dsv41c.tools.bench.synthetic_plan import write_synthetic_artifact
 
     with tempfile.TemporaryDirectory() as name:
@@ -180,11 +188,14 @@ def compile_everything(target: str) -> int:
                 options = CompileOptions(dtype=dtype, quantizers=quantizers, target=target)
                 for chosen in (SMALL, MODES, MANY):
                     compile_plan(view, replace(options, **chosen), print)
+        for form in FORMS.values():
+            artifact_of(folder, "tiny", 1, target=target, **form)
         write_synthetic_artifact(folder / "synthetic", target)
     return 0
 
 
 CHECKS: dict[str, Check] = {"launches": check_launches, "counters": check_counters, "modes": check_modes,
+                            "forms": check_forms,
                             "host_cost": check_host_cost, "graphs": check_graphs}
 
 
