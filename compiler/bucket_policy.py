@@ -21,8 +21,8 @@ def buckets_of(options: CompileOptions) -> Buckets:
     step = options.bucket_step or DEFAULT_STEP
     keep = options.suffix_keep_tokens if options.suffix_mode == "compact" else None
     policies: dict[str, Policy] = {
-        "default": DefaultPolicy(keep), "powers": PowersPolicy(step), "step": StepPolicy(step),
+        "default": DefaultPolicy(), "powers": PowersPolicy(step), "step": StepPolicy(step),
         "explicit": ExplicitPolicy(explicit_buckets(options)),
         "histogram": HistogramPolicy(histogram_of(options.histogram)),
     }
-    return Buckets(policies[options.bucket_policy], options.max_graphs)
+    return Buckets(policies[options.bucket_policy], options.max_graphs, keep=keep)

@@ -32,9 +32,10 @@ class EagerModel:
 
     def step(self, upload: np.ndarray, keep_rows: np.ndarray | None = None,
              logit_rows: np.ndarray | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """upload int32 `[T, 5]`; None keeps or returns every row, none is legal too. Returns (logits, tokens)."""
-        everything = np.arange(len(upload), dtype=np.int32)
-        keep, asked = (everything if rows is None else rows for rows in (keep_rows, logit_rows))
+        """upload int32 `[T, 5]`; None keeps every row, or returns all kept ones; an empty list is legal too.
+        Returns (logits, tokens)."""
+        keep = np.arange(len(upload), dtype=np.int32) if keep_rows is None else keep_rows
+        asked = np.arange(len(keep), dtype=np.int32) if logit_rows is None else logit_rows
         inputs = (upload, *(rows if len(rows) else [-1] for rows in (keep, asked)))  # no row: a pad row, of no effect
         with torch.inference_mode():
             logits, tokens = self.module(*(torch.from_numpy(np.ascontiguousarray(x, dtype=np.int32)) for x in inputs))

@@ -40,9 +40,7 @@ class MethodBound:
 
 @dataclass(frozen=True)
 class DefaultPolicy:
-    """Rungs by the kind of method. `keep`: rows that a request keeps for the decoder, None: all."""
-
-    keep: int | None = None
+    """Rungs by the kind of method."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +76,12 @@ Policy = DefaultPolicy | PowersPolicy | StepPolicy | ExplicitPolicy | HistogramP
 
 @dataclass(frozen=True)
 class Buckets:
-    """What was asked for."""
+    """What was asked for. `keep`: rows that a request keeps for the decoder, None: all."""
 
     policy: Policy = DefaultPolicy()
     max_graphs: int = MAX_GRAPHS
     costs: Costs = DEFAULT_COSTS
+    keep: int | None = None
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,7 @@ def choose_buckets(asked: Buckets, bounds: Mapping[str, MethodBound]) -> dict[st
     or what is above it is split or, where an explicit or measured ladder ends below it, eager. E0402 where they are
     too many."""
     given, names = _of_policy(asked.policy, bounds)
-    keep = asked.policy.keep if isinstance(asked.policy, DefaultPolicy) else None
-    rungs = _within(asked, bounds, {name: given.get(name) or _default(name, bounds, keep) for name in bounds})
+    rungs = _within(asked, bounds, {name: given.get(name) or _default(name, bounds, asked.keep) for name in bounds})
     costs = asked.costs
     return {name: Chosen(rungs[name], schema.Ladder(names[name], bound.above, costs.replay_ns, costs.row_ns,
                                                     costs.eager_ns)) for name, bound in bounds.items()}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dsv41c.compiler.bounds import suffix_bound
-from dsv41c.graphs.buckets import Buckets, Chosen, DefaultPolicy, MethodBound, choose_buckets
+from dsv41c.graphs.buckets import Buckets, Chosen, MethodBound, choose_buckets
 from dsv41c.graphs.costs import runs_of
 from dsv41c.tools.bench.trace import TraceRequest
 from dsv41c.tools.bench.trace_schedule import Schedule, StepSizes, simulate
@@ -28,7 +28,7 @@ def ladders(schedule: Schedule) -> dict[str, Chosen]:
     """The default ladders at the schedule's bounds."""
     seqs, tokens = schedule.max_num_seqs, schedule.max_num_batched_tokens
     kept = suffix_bound(tokens, seqs, schedule.keep, 0)
-    return choose_buckets(Buckets(DefaultPolicy(schedule.keep)), {
+    return choose_buckets(Buckets(keep=schedule.keep), {
         "decode": MethodBound("rows", seqs), "encoder": MethodBound("rows", tokens),
         "decoder": MethodBound("kept_rows", kept), "head": MethodBound("output_rows", seqs)})
 

@@ -82,6 +82,5 @@ def _solve(checkpoint: Path, question: Question, sizes: dict[str, dict[int, int]
         planner = Planner(fuse(view, options, progress))
         progress("planning memory")
         choice = solve(planner.space(tiers, bounds), sizes or planner.default_workload(), question.budget)
-        table = [{"max_model_len": tier, "total_bytes": plan_result.total_bytes(planner.plan(tier, choice.max_rows))}
-                 for tier in tiers] if question.tiers and len(tiers) > 1 else []
+        table = plan_result.tiers(planner, choice, tiers) if question.tiers and len(tiers) > 1 else []
     return plan_result.result(planner, choice, question.budget, table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,10 +42,11 @@ def _method(plan: Plan, method: Method, buckets: tuple[int, ...]) -> dict[str, A
             "graph_bytes": graph_bytes(plan, method) * len(buckets)}
 
 
-def total_bytes(plan: Plan) -> int:
-    from dsv41c.runtime.plan.memory_classes import memory_by_class
-
-    return sum(memory_by_class(plan).values())
+def tiers(planner: Planner, choice: Choice, candidates: Sequence[int]) -> list[dict[str, int]]:
+    """What each context tier would take with the rows and buckets that were chosen."""
+    fixed = {tier: planner.candidate(tier, choice.max_rows).fixed_bytes for tier in candidates}
+    graphs = choice.total_bytes - fixed[choice.max_model_len]
+    return [{"max_model_len": tier, "total_bytes": size + graphs} for tier, size in fixed.items()]
 
 
 def compile_arguments(options: CompileOptions, buckets: Mapping[str, tuple[int, ...]]) -> list[str]:

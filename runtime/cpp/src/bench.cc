@@ -26,6 +26,7 @@ const std::string& Executor::graph_bench(int32_t replays) {
   const Entered entered(*backend_);
   bench_ = backend_->graph_bench(methods_, replays);
   backend_->fill_state();
+  upload_check_.forget_steps();
   backend_->synchronize();
   return bench_;
 }

@@ -56,7 +56,6 @@ void Executor::step(const dsv41c_step_inputs& inputs) {
 
 void Executor::run_step(const dsv41c_step_inputs& inputs) {
   const LoadedFlow& flow = choose_flow(inputs);
-  upload_check_.accepted(inputs);
   last_flow_ = &flow;
   for (size_t index : flow.methods) last_rows_[index] = 0;
   backend_->begin_step();
@@ -73,6 +72,7 @@ void Executor::run_step(const dsv41c_step_inputs& inputs) {
       run_method(index, given, rows);
   }
   backend_->step_enqueued(inputs, upload_check_.limits());
+  upload_check_.enqueued(inputs);
 }
 
 void Executor::run_method(size_t index, const dsv41c_step_inputs& inputs, int64_t rows) {

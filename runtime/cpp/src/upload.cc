@@ -96,7 +96,8 @@ void UploadCheck::check_kept(const dsv41c_step_inputs& inputs) const {
     const bool kept = next < inputs.num_keep && inputs.keep_rows[next] == i;
     const bool first_of_slot = i == 0 || row[SLOT] != row[SLOT - NUM_UPLOAD_COLUMNS];
     const bool was_kept = next > 0 && inputs.keep_rows[next - 1] == i - 1;
-    const bool gap = first_of_slot ? !(row[FLAGS] & START) && gap_[static_cast<size_t>(row[SLOT])] : !was_kept;
+    const bool gap = first_of_slot ? gap_[static_cast<size_t>(row[SLOT])] && base_of(row, i) > 0
+                                   : !was_kept;  // at 0 nothing precedes
     next += kept;
     if (!first_of_slot && was_kept && !kept)
       refuse("keep_rows",
@@ -110,7 +111,7 @@ void UploadCheck::check_kept(const dsv41c_step_inputs& inputs) const {
   }
 }
 
-void UploadCheck::accepted(const dsv41c_step_inputs& inputs) {
+void UploadCheck::enqueued(const dsv41c_step_inputs& inputs) {
   if (!limits_.skips_rows) return;
   int64_t next = 0;
   for (int64_t i = 0; i < inputs.num_rows; ++i) {

@@ -1,6 +1,7 @@
 // Checks a step's inputs before anything is touched.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -18,8 +19,9 @@ class UploadCheck {
   explicit UploadCheck(Limits limits);
 
   const Limits& limits() const { return limits_; }
-  void check(const dsv41c_step_inputs& inputs);     // E0801 names row and field
-  void accepted(const dsv41c_step_inputs& inputs);  // the checked step is going to run
+  void check(const dsv41c_step_inputs& inputs);                 // E0801 names row and field
+  void enqueued(const dsv41c_step_inputs& inputs);              // the checked step runs
+  void forget_steps() { std::ranges::fill(gap_, uint8_t{0}); }  // the host has written the state
   // E0801 where steps could not run on these contents of a state tensor.
   void check_written(const State& state, const void* data) const;
 

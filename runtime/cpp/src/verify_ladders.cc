@@ -72,6 +72,7 @@ void check_ladders(const Plan& plan, const std::vector<BridgeUse>& uses) {
   }
   for (const Flow& flow : plan.flows) {
     std::set<int64_t> moved;
+    bool is_split = false;
     for (const std::string& name : flow.methods) {
       const auto method = std::ranges::find(plan.methods, name, &Method::name);
       const BridgeUse& use = uses[static_cast<size_t>(method - plan.methods.begin())];
@@ -79,7 +80,10 @@ void check_ladders(const Plan& plan, const std::vector<BridgeUse>& uses) {
         if (use.needed.contains(bridge) && method->axis != "output_rows")
           broken("split rows are read in their old places", "method " + name,
                  "bridge " + plan.bridges[bridge].name + " on axis " + method->axis, "axis output_rows");
-      if (method->ladder.splits()) moved.insert(use.written.begin(), use.written.end());
+      if (!method->ladder.splits()) continue;
+      if (is_split) broken("two methods of a flow are split", "flow " + flow.name, "method " + name, "one of them");
+      is_split = true;
+      moved.insert(use.written.begin(), use.written.end());
     }
   }
 }

@@ -81,9 +81,9 @@ def test_the_least_bucket_that_holds_a_size_is_taken(policy: Policy, limits: dic
 def test_default_ladders_fit_without_thinning_up_to_moderate_bounds(tokens: int, seqs: int, keep: int | None) -> None:
     kept = suffix_bound(tokens, min(seqs, tokens), keep, 0)
     limits = bounds_of(tokens, min(seqs, tokens), kept)
-    full = choose_buckets(Buckets(DefaultPolicy(keep), 10_000), limits)
+    full = choose_buckets(Buckets(max_graphs=10_000, keep=keep), limits)
     if sum(len(c.rungs) for c in full.values()) <= MAX_GRAPHS:
-        assert full == choose_buckets(Buckets(DefaultPolicy(keep)), limits)
+        assert full == choose_buckets(Buckets(keep=keep), limits)
 
 
 def test_default_ladders_of_the_default_options() -> None:
@@ -95,11 +95,11 @@ def test_default_ladders_of_the_default_options() -> None:
 
 
 def test_a_kept_suffix_has_decodes_alone_and_ends_of_prompts_with_them() -> None:
-    chosen = choose_buckets(Buckets(DefaultPolicy(140), 100), bounds_of(8192, 64, 8192))
+    chosen = choose_buckets(Buckets(max_graphs=100, keep=140), bounds_of(8192, 64, 8192))
     rungs, decodes = chosen["decoder"].rungs, chosen["decode"].rungs
     assert rungs == (*decodes, 128, 172, *(140 * n + 64 for n in (1, 2, 3, 4, 6, 8, 12, 16)))
     assert chosen["decoder"].ladder.above == "split"
-    default = choose_buckets(Buckets(DefaultPolicy(140)), bounds_of(512, 16))
+    default = choose_buckets(Buckets(keep=140), bounds_of(512, 16))
     assert default["decoder"].rungs == (*default["decode"].rungs, 32, 64, 128, 148, 156, 296, 436, 512)
     assert sum(len(c.rungs) for c in default.values()) <= MAX_GRAPHS
 
@@ -108,7 +108,7 @@ def test_a_kept_suffix_has_decodes_alone_and_ends_of_prompts_with_them() -> None
 def test_a_kept_suffix_pads_mixed_steps_without_an_end_as_decode_does(keep: int, seqs: int) -> None:
     """Most steps of a prompt keep the rows of decodes only."""
     limits = bounds_of(8192, seqs, suffix_bound(8192, seqs, keep, 0))
-    chosen = choose_buckets(Buckets(DefaultPolicy(keep), 1000), limits)
+    chosen = choose_buckets(Buckets(max_graphs=1000, keep=keep), limits)
     for rows in range(1, seqs + 1):
         launched = [runs_of(chosen[name].rungs, "split", rows)[0].launched for name in ("decoder", "decode")]
         assert launched[0] <= launched[1]
@@ -186,3 +186,12 @@ def test_costs_of_runs() -> None:
     assert [cost_of(run, costs) for run in runs_of((1, 4), "eager", 5)] == [165]
     assert [cost_of(run, costs) for run in runs_of((1, 4), "split", 9)] == [103, 112, 112]
     assert least_bucket((2, 4), 5) is None
+
+
+@pytest.mark.parametrize("policy", [ExplicitPolicy({"decode": (1, 2, 16)}), HistogramPolicy({"decode": {1: 5, 9: 2}})])
+def test_methods_that_are_not_named_have_their_default_ladders(policy: Policy) -> None:
+    """Also where the decoder keeps the ends of prompts only."""
+    limits = bounds_of(2048, 16)
+    default = choose_buckets(Buckets(max_graphs=200, keep=140), limits)
+    chosen = choose_buckets(Buckets(policy, 200, keep=140), limits)
+    assert {n: c for n, c in chosen.items() if n != "decode"} == {n: c for n, c in default.items() if n != "decode"}

@@ -69,6 +69,23 @@ def test_a_slot_that_starts_again_has_no_gap(runtime: Runtime) -> None:
     assert runtime.state("window_floor")[2] == 0
 
 
+def test_a_slot_at_position_0_has_no_gap(runtime: Runtime) -> None:
+    """Wherever it was before: the host has put it back."""
+    step(runtime, rows(2, 0, 6), [])
+    runtime.write_state("slot_position", np.zeros_like(runtime.state("slot_position")))
+    upload = rows(2, 0, 2)
+    upload[:, 3] = 0
+    step(runtime, upload, [0, 1])
+    assert runtime.state("window_floor")[2] == 0
+
+
+def test_written_positions_end_what_is_known_of_gaps(runtime: Runtime) -> None:
+    step(runtime, rows(1, 0, 6), [])
+    refused(runtime, rows(1, 6, 1), [0])
+    runtime.write_state("window_floor", np.full_like(runtime.state("window_floor"), 6))
+    step(runtime, rows(1, 6, 1), [0])
+
+
 @pytest.mark.parametrize("keep", [[0, 1], [0, 5], [1, 2, 3], [0, 1, 2, 4, 5]])
 def test_kept_rows_are_the_last_ones_of_their_slot(runtime: Runtime, keep: list[int]) -> None:
     error = refused(runtime, rows(0, 0, 6), keep)

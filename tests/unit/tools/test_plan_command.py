@@ -85,6 +85,15 @@ def test_text_names_every_method_and_the_options(tiny_checkpoint: Path, command:
     assert "not part of the total" in text
 
 
+def test_tiers_are_totals_with_the_chosen_buckets(tiny_checkpoint: Path, command: Command, fused_once: None) -> None:
+    """On a GPU the budget drops buckets; the table does not count them either."""
+    sizes = ("--max-num-seqs", "4", "--block-size", "16", "--target", "sm_90a", "--max-num-batched-tokens", "64")
+    chosen = command("plan", tiny_checkpoint, *sizes, "--context-tiers", "64,128", "--budget", "6400000", "--json").json
+    totals = {t["max_model_len"]: t["total_bytes"] for t in chosen["tiers"]}
+    assert "--buckets" in chosen["compile"]
+    assert totals[128] == chosen["total_bytes"] <= 6_400_000 and totals[64] < totals[128]
+
+
 def test_a_budget_chooses_what_fits(tiny_checkpoint: Path, command: Command, fused_once: None) -> None:
     """The chosen options, planned without a budget, take what was said; tiers are listed with their totals."""
     tiers = ("--context-tiers", "64,1024,4096")

@@ -51,6 +51,12 @@ def write_whole(methods: Any) -> None:
     value.update(sizes=[16, 8], pads="none")
 
 
+def split_twice(methods: Any) -> None:
+    """The head takes rows as a decoder does: it can be split too, but for the flow."""
+    methods[HEAD].update(axis="kept_rows", outputs=[])
+    methods[HEAD]["ladder"].update(above="split")
+
+
 BROKEN: dict[str, tuple[str, str, Any]] = {
     "axis": ("method cannot be split", "axis rows",
              changed(toy_plan(), lambda m: m[ENCODER]["ladder"].update(above="split"))),
@@ -61,6 +67,7 @@ BROKEN: dict[str, tuple[str, str, Any]] = {
                          changed(with_decoder(writes_what_it_read), len)),
     "not by rows": ("method cannot be split", "a bridge that is not written by rows",
                     changed(toy_plan("split"), write_whole)),
+    "twice": ("two methods of a flow are split", "method head", changed(with_decoder(lambda d, keep: ()), split_twice)),
     "old places": ("split rows are read in their old places", "bridge kept_rows on axis rows",
                    changed(toy_plan("split"), lambda m: m[HEAD].update(axis="rows"))),
 }
