@@ -73,13 +73,12 @@ def _check_readers(plan: Plan, flow: Flow, by_name: dict[str, tuple[Method, Brid
     is_split = False
     for name in flow.methods:
         method, use = by_name[name]
+        if is_split and method.ladder.above == "split":
+            raise broken("two methods of a flow are split", f"flow {flow.name}", f"method {name}", "one of them")
         for bridge in sorted(moved & use.needed.keys()):
             if method.axis != "output_rows":
                 raise broken("split rows are read in their old places", f"method {name}",
                              f"bridge {plan.bridges[bridge].name} on axis {method.axis}", "axis output_rows")
-        if method.ladder.above != "split":
-            continue
-        if is_split:
-            raise broken("two methods of a flow are split", f"flow {flow.name}", f"method {name}", "one of them")
-        is_split = True
-        moved |= use.written
+        if method.ladder.above == "split":
+            is_split = True
+            moved |= use.written

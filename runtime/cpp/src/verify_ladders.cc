@@ -76,12 +76,13 @@ void check_ladders(const Plan& plan, const std::vector<BridgeUse>& uses) {
     for (const std::string& name : flow.methods) {
       const auto method = std::ranges::find(plan.methods, name, &Method::name);
       const BridgeUse& use = uses[static_cast<size_t>(method - plan.methods.begin())];
+      if (is_split && method->ladder.splits())
+        broken("two methods of a flow are split", "flow " + flow.name, "method " + name, "one of them");
       for (int64_t bridge : moved)
         if (use.needed.contains(bridge) && method->axis != "output_rows")
           broken("split rows are read in their old places", "method " + name,
                  "bridge " + plan.bridges[bridge].name + " on axis " + method->axis, "axis output_rows");
       if (!method->ladder.splits()) continue;
-      if (is_split) broken("two methods of a flow are split", "flow " + flow.name, "method " + name, "one of them");
       is_split = true;
       moved.insert(use.written.begin(), use.written.end());
     }
