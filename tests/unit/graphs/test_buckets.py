@@ -42,15 +42,15 @@ def bounds(draw: st.DrawFn) -> dict[str, MethodBound]:
 
 def ruled() -> st.SearchStrategy[Policy]:
     """Policies that follow a rule."""
-    return st.one_of(st.builds(DefaultPolicy, KEEPS), st.builds(PowersPolicy, st.integers(64, 4096)),
+    return st.one_of(st.builds(DefaultPolicy), st.builds(PowersPolicy, st.integers(64, 4096)),
                      st.builds(StepPolicy, st.integers(256, 4096)))
 
 
 @settings(deadline=None, max_examples=60)
-@given(ruled(), bounds(), st.integers(16, 96))
-def test_ladders_by_rule(policy: Policy, limits: dict[str, MethodBound], most: int) -> None:
+@given(ruled(), KEEPS, bounds(), st.integers(16, 96))
+def test_ladders_by_rule(policy: Policy, keep: int | None, limits: dict[str, MethodBound], most: int) -> None:
     """Ascending without twins, sizes 1, 2, 3, the bound covered by the top or by a split, few enough in all."""
-    chosen = choose_buckets(Buckets(policy, most), limits)
+    chosen = choose_buckets(Buckets(policy, most, keep=keep), limits)
     assert sum(len(c.rungs) for c in chosen.values()) <= most
     for name, limit in limits.items():
         rungs, ladder = chosen[name].rungs, chosen[name].ladder
@@ -61,10 +61,10 @@ def test_ladders_by_rule(policy: Policy, limits: dict[str, MethodBound], most: i
 
 
 @settings(deadline=None, max_examples=60)
-@given(ruled(), bounds(), st.data())
-def test_the_least_bucket_that_holds_a_size_is_taken(policy: Policy, limits: dict[str, MethodBound],
+@given(ruled(), KEEPS, bounds(), st.data())
+def test_the_least_bucket_that_holds_a_size_is_taken(policy: Policy, keep: int | None, limits: dict[str, MethodBound],
                                                      data: st.DataObject) -> None:
-    for name, chosen in choose_buckets(Buckets(policy), limits).items():
+    for name, chosen in choose_buckets(Buckets(policy, keep=keep), limits).items():
         rungs, above = chosen.rungs, chosen.ladder.above
         rows = data.draw(st.integers(1, limits[name].rows))
         runs = runs_of(rungs, above, rows)
