@@ -9,8 +9,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dsv41c.runtime.plan.codec import decode
+from dsv41c.runtime.plan.codec import decode, encode
 from dsv41c.runtime.plan.errors import Dsv41cError
+from dsv41c.runtime.plan.schema import Plan
 from dsv41c.runtime.plan.verify import verify
 from tests.unit.runtime.plan import native_plan
 
@@ -32,6 +33,14 @@ def outcomes(doc: Any) -> tuple[Outcome, Outcome]:
     """Of the Python verifier and of the executor's."""
     data = json.dumps(doc).encode()
     return outcome(lambda given: verify(decode(given)), data), outcome(native_plan.verify, data)
+
+
+def assert_sound(plan: Plan) -> None:
+    """Its form is canonical, and neither verifier refuses it."""
+    data = encode(plan)
+    assert decode(data) == plan and encode(decode(data)) == data
+    verify(plan)
+    native_plan.verify(data)
 
 
 def leaves(node: Any, path: Path = ()) -> list[Path]:

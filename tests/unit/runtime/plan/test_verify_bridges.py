@@ -14,9 +14,7 @@ from dsv41c.runtime.plan.break_facts import break_facts
 from dsv41c.runtime.plan.codec import decode, encode
 from dsv41c.runtime.plan.diff import diff
 from dsv41c.runtime.plan.structure import structure_differences
-from dsv41c.runtime.plan.verify import verify
-from tests.unit.runtime.plan import native_plan
-from tests.unit.runtime.plan.both_verifiers import assert_same_verdict_on_changes, leaves, outcomes
+from tests.unit.runtime.plan.both_verifiers import assert_same_verdict_on_changes, assert_sound, leaves, outcomes
 from tests.unit.runtime.plan.bridge_plan import (
     BROKEN,
     BYTES,
@@ -44,11 +42,7 @@ def assert_refused(doc: Any, subject: str, code: str = "DSV41C-E0502") -> None:
 @settings(max_examples=60, deadline=None)
 @given(recipes())
 def test_sound_plans_pass_and_keep_their_form(recipe: list[list[Step]]) -> None:
-    plan = bridge_plan(recipe)
-    data = encode(plan)
-    assert decode(data) == plan and encode(decode(data)) == data
-    verify(plan)
-    native_plan.verify(data)
+    assert_sound(bridge_plan(recipe))
 
 
 @pytest.mark.parametrize("name", BROKEN)
