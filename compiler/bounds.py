@@ -20,11 +20,16 @@ class RowOptions(Protocol):
     def suffix_keep_tokens(self) -> int | None: ...
 
 
+def kept_of_prompt(options: RowOptions) -> int | None:
+    """Last rows of a prompt that the decoder runs on; None: all."""
+    return options.suffix_keep_tokens if options.suffix_mode == "compact" else None
+
+
 def method_bounds(options: RowOptions) -> dict[str, int]:
     """Most rows of each method. Of a compact decoder: of each request the kept end of its prompt."""
     tokens, seqs = options.max_num_batched_tokens, options.max_num_seqs
-    keep = options.suffix_keep_tokens if options.suffix_mode == "compact" else None
-    return {"decode": seqs, "encoder": tokens, "decoder": suffix_bound(tokens, seqs, keep, draft_len=0), "head": seqs}
+    decoder = suffix_bound(tokens, seqs, kept_of_prompt(options), draft_len=0)
+    return {"decode": seqs, "encoder": tokens, "decoder": decoder, "head": seqs}
 
 
 def suffix_bound(max_num_batched_tokens: int, max_num_seqs: int, keep: int | None, draft_len: int) -> int:

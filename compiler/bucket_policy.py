@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsv41c.compiler.bounds import kept_of_prompt
 from dsv41c.compiler.bucket_options import DEFAULT_STEP, explicit_buckets
 from dsv41c.compiler.measured_sizes import histogram_of
 from dsv41c.compiler.options import CompileOptions
@@ -19,10 +20,9 @@ from dsv41c.graphs.buckets import (
 def buckets_of(options: CompileOptions) -> Buckets:
     """Of options that were checked."""
     step = options.bucket_step or DEFAULT_STEP
-    keep = options.suffix_keep_tokens if options.suffix_mode == "compact" else None
     policies: dict[str, Policy] = {
         "default": DefaultPolicy(), "powers": PowersPolicy(step), "step": StepPolicy(step),
         "explicit": ExplicitPolicy(explicit_buckets(options)),
         "histogram": HistogramPolicy(histogram_of(options.histogram)),
     }
-    return Buckets(policies[options.bucket_policy], options.max_graphs, keep=keep)
+    return Buckets(policies[options.bucket_policy], options.max_graphs, keep=kept_of_prompt(options))
