@@ -18,6 +18,8 @@ class RowOptions(Protocol):
     def suffix_mode(self) -> str: ...
     @property
     def suffix_keep_tokens(self) -> int | None: ...
+    @property
+    def full_decoder_rows(self) -> int: ...
 
 
 def kept_of_prompt(options: RowOptions) -> int | None:
@@ -26,10 +28,11 @@ def kept_of_prompt(options: RowOptions) -> int | None:
 
 
 def method_bounds(options: RowOptions) -> dict[str, int]:
-    """Most rows of each method. Of a compact decoder: of each request the kept end of its prompt."""
-    tokens, seqs = options.max_num_batched_tokens, options.max_num_seqs
+    """Most rows of each method. Of a compact decoder: of each request the kept end of its prompt. The rows of requests
+    that want log-probabilities of their prompts come on top: they run in the decoder and in the head."""
+    tokens, seqs, full = options.max_num_batched_tokens, options.max_num_seqs, options.full_decoder_rows
     decoder = suffix_bound(tokens, seqs, kept_of_prompt(options), draft_len=0)
-    return {"decode": seqs, "encoder": tokens, "decoder": decoder, "head": seqs}
+    return {"decode": seqs, "encoder": tokens, "decoder": min(tokens, decoder + full), "head": min(tokens, seqs + full)}
 
 
 def suffix_bound(max_num_batched_tokens: int, max_num_seqs: int, keep: int | None, draft_len: int) -> int:

@@ -48,6 +48,7 @@ class CompileOptions:
     plan_only: bool = False
     suffix_mode: str = "off"  # compact: the decoder runs on the last rows of a prompt; mask: on all, and sees those
     suffix_keep_tokens: int | None = None  # last rows of a prompt that the decoder keeps; None: window + 12, off: 0
+    full_decoder_rows: int = 0  # rows of a step planned beyond those, for log-probabilities of prompts
     bucket_policy: str = "default"
     buckets: tuple[str, ...] = ()  # explicit: METHOD=1,2,3
     bucket_step: int | None = None  # powers, step; None: DEFAULT_STEP
@@ -83,6 +84,8 @@ class CompileOptions:
         _need(1 <= self.max_num_seqs <= 4096, "--max-num-seqs", self.max_num_seqs, "1 to 4096")
         _need(self.max_num_seqs <= self.max_num_batched_tokens <= 65536, "--max-num-batched-tokens",
               self.max_num_batched_tokens, f"{self.max_num_seqs} (--max-num-seqs) to 65536")
+        _need(0 <= self.full_decoder_rows <= self.max_num_batched_tokens, "--full-decoder-rows", self.full_decoder_rows,
+              f"0 to {self.max_num_batched_tokens} (--max-num-batched-tokens)")
         ratios = [r for r in config.compress_ratios if r > 0]
         even = all(self.block_size % r == 0 for r in ratios)
         _need(1 <= self.block_size <= 65536 and even, "--block-size", self.block_size,

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.requests import Completion, Request, check_request
-from dsv41c.runtime.sampling import draw_token
-from dsv41c.runtime.step_rows import ActiveRequest, choose_parts, step_rows
+from dsv41c.runtime.sampling import draw_token, log_probability
+from dsv41c.runtime.step_rows import ActiveRequest, Part, choose_parts, step_rows
 
 
 class StepExecutor(Protocol):
@@ -35,35 +35,59 @@ def generate(executor: StepExecutor, limits: Limits, requests: Sequence[Request]
         check_request(request, limits, f"request {index}")
     batch = _Batch(limits, requests)
     while (active := batch.admit()):
-        parts = choose_parts(active, limits.max_num_batched_tokens)
+        parts = choose_parts(active, limits.max_num_batched_tokens, limits.full_decoder_rows)
         executor.step(*step_rows(parts, limits), eager)
+        _take_results(executor, parts, keep_logits)
         chosen = [part.active for part in parts if part.gives_token]
         for part in parts:
             part.active.position += part.count
-        if chosen:
-            _take_tokens(executor, chosen, keep_logits)
         batch.end_step(chosen)
         for one in chosen:
             on_token(one.index)
     return batch.completions()
 
 
-def _take_tokens(executor: StepExecutor, chosen: Sequence[ActiveRequest], keep_logits: bool) -> None:
-    """One more token for each request: the device's for greedy ones, a draw on the host for the others."""
+def _take_results(executor: StepExecutor, parts: Sequence[Part], keep_logits: bool) -> None:
+    """One more token for each request that gives one: the device's for greedy ones, a draw on the host for the others;
+    and the log-probabilities of the prompt rows that want them."""
+    counts = [part.num_logit_rows for part in parts]
+    if not sum(counts):
+        return
     greedy = executor.output("tokens")
-    if greedy.dtype != np.int32 or greedy.shape != (len(chosen),):
+    if greedy.dtype != np.int32 or greedy.shape != (sum(counts),):
         raise Dsv41cError("DSV41C-E0703", "output tokens", found=f"{greedy.dtype} {list(greedy.shape)}",
-                          needed=f"int32 [{len(chosen)}]", do="compile the artifact again")
-    needs_logits = keep_logits or not all(one.request.is_greedy for one in chosen)
-    logits = executor.output("logits") if needs_logits else None
-    for row, one in enumerate(chosen):
-        request = one.request
-        if logits is not None and keep_logits:
-            one.logits.append(np.array(logits[row], dtype=np.float32))
-        if logits is None or request.is_greedy:
-            one.tokens.append(int(greedy[row]))
-        else:
-            one.tokens.append(draw_token(logits[row], request.temperature, request.top_p, request.seed, one.position))
+                          needed=f"int32 [{sum(counts)}]", do="compile the artifact again")
+    logits = executor.output("logits") if any(_needs_logits(part, keep_logits) for part in parts) else None
+    end = 0
+    for part, count in zip(parts, counts, strict=True):
+        begin, end = end, end + count
+        if part.scores_prompt:
+            assert logits is not None
+            _score_prompt(part, logits[begin:end])
+        if part.gives_token:
+            _take_token(part, int(greedy[end - 1]), None if logits is None else logits[end - 1], keep_logits)
+
+
+def _needs_logits(part: Part, keep_logits: bool) -> bool:
+    return part.scores_prompt or part.gives_token and (keep_logits or not part.active.request.is_greedy)
+
+
+def _score_prompt(part: Part, logits: npt.NDArray[np.float32]) -> None:
+    """The last row of a prompt scores the first new token, which is none of the prompt's."""
+    one = part.active
+    following = one.request.prompt_ids[one.position + 1 : one.position + 1 + part.count]
+    one.prompt_logprobs += [log_probability(row, int(token)) for row, token in zip(logits, following, strict=False)]
+
+
+def _take_token(part: Part, greedy: int, logits: npt.NDArray[np.float32] | None, keep_logits: bool) -> None:
+    one, request = part.active, part.active.request
+    if logits is not None and keep_logits:
+        one.logits.append(np.array(logits, dtype=np.float32))
+    if logits is None or request.is_greedy:
+        one.tokens.append(greedy)
+    else:
+        position = one.position + part.count
+        one.tokens.append(draw_token(logits, request.temperature, request.top_p, request.seed, position))
 
 
 class _Batch:
@@ -93,8 +117,9 @@ class _Batch:
             reason = self._finish_reason(one)
             if reason is not None:
                 logits = np.stack(one.logits) if one.logits else None
+                scores = tuple(one.prompt_logprobs) if one.request.prompt_logprobs else None
                 self._done[one.index] = Completion(tuple(int(i) for i in one.request.prompt_ids), tuple(one.tokens),
-                                                   reason, logits)
+                                                   reason, logits, scores)
                 self._active.remove(one)
                 heapq.heappush(self._free, one.slot)
 

@@ -18,7 +18,11 @@ MAX_SEED = 2**64 - 1
 
 @dataclass(frozen=True)
 class Request:
-    """temperature 0 is greedy; top_p 1 draws from all ids. `arrival_step`: not scheduled before this step."""
+    """temperature 0 is greedy; top_p 1 draws from all ids. `arrival_step`: not scheduled before this step.
+
+    `prompt_logprobs` asks for the log-probability of each prompt token behind the first. Such a request keeps every row
+    of its prompt, so that its windows are whole: with a bounded suffix its tokens may differ from those without.
+    """
 
     prompt_ids: Sequence[int]
     max_new_tokens: int
@@ -28,6 +32,7 @@ class Request:
     seed: int = 0
     ignore_eos: bool = False
     arrival_step: int = 0
+    prompt_logprobs: bool = False
 
     @property
     def is_greedy(self) -> bool:
@@ -39,12 +44,14 @@ class Completion:
     """`tokens` ends with the EOS token when `finish_reason` is "stop".
 
     `logits`, kept on request: float32 `[len(tokens), vocabulary]`, row j the one that token j was taken from.
+    `prompt_logprobs`, on request: natural logarithms, entry j that of prompt token j + 1 behind the ones before it.
     """
 
     prompt_ids: tuple[int, ...]
     tokens: tuple[int, ...]
     finish_reason: Literal["stop", "length"]
     logits: npt.NDArray[np.float32] | None
+    prompt_logprobs: tuple[float, ...] | None = None
 
 
 def check_request(request: Request, limits: Limits, name: str) -> None:
@@ -58,11 +65,22 @@ def check_request(request: Request, limits: Limits, name: str) -> None:
         ("seed", request.seed, _is_integer(request.seed, 0, MAX_SEED), f"an integer in 0..{MAX_SEED}"),
         ("ignore_eos", request.ignore_eos, isinstance(request.ignore_eos, bool), "true or false"),
         ("arrival_step", request.arrival_step, _is_integer(request.arrival_step, 0, None), "an integer >= 0"),
+        ("prompt_logprobs", request.prompt_logprobs, isinstance(request.prompt_logprobs, bool), "true or false"),
     ]
     for field, found, holds, needed in checks:
         if not holds:
             raise Dsv41cError("DSV41C-E0901", f"{field} of {name}", found=repr(found), needed=needed,
                               do=f"pass a legal {field}")
+    _check_planned(request, limits, name)
+
+
+def _check_planned(request: Request, limits: Limits, name: str) -> None:
+    left_out = limits.first_kept(len(request.prompt_ids))
+    if request.prompt_logprobs and left_out > limits.full_decoder_rows:
+        raise Dsv41cError("DSV41C-E0901", f"prompt_logprobs of {name}",
+                          found=f"{left_out} rows of the prompt before the {limits.suffix_keep_tokens} that are kept",
+                          needed=f"at most {limits.full_decoder_rows}, the full_decoder_rows of the artifact",
+                          do=f"compile with --full-decoder-rows {left_out} or more, or shorten the prompt")
 
 
 def _check_prompt(ids: Sequence[int], limits: Limits, name: str) -> None:

@@ -1,4 +1,5 @@
-"""draw_token: one token from float32 logits, a function of the logits, the settings, the seed and the position."""
+"""draw_token: one token from float32 logits, a function of the logits, the settings, the seed and the position; and the
+log-probability of a token."""
 
 from __future__ import annotations
 
@@ -27,13 +28,26 @@ def draw_token(logits: npt.NDArray[np.float32], temperature: float, top_p: float
     return int(ids[min(drawn, int(np.searchsorted(running, running[-1])))])
 
 
+def log_probability(logits: npt.NDArray[np.float32], token: int) -> float:
+    """Natural logarithm of the softmax of `logits` at `token`; NaN when no logit is a number above -inf."""
+    scores = _scores(logits)
+    if (best := scores.max()) == -np.inf:
+        return float("nan")
+    return float(scores[token] - best - np.log(np.exp(scores - best).sum()))
+
+
 def _weights(logits: npt.NDArray[np.float32], temperature: float) -> npt.NDArray[np.float64] | None:
-    """Unnormalised probabilities; None when no logit is a number above -inf. NaN never wins, as in greedy choice."""
-    largest = np.finfo(np.float64).max
-    scores = np.nan_to_num(logits.astype(np.float64), nan=-np.inf, neginf=-np.inf, posinf=largest)
+    """Unnormalised probabilities; None when no logit is a number above -inf."""
+    scores = _scores(logits)
     best = scores.max()
     if best == -np.inf:
         return None
     with np.errstate(over="ignore"):  # a tiny temperature: everything but the best becomes -inf, which is meant
         result: npt.NDArray[np.float64] = np.exp((scores - best) / temperature)
     return result
+
+
+def _scores(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """NaN never wins, as in greedy choice."""
+    largest = np.finfo(np.float64).max
+    return np.nan_to_num(logits.astype(np.float64), nan=-np.inf, neginf=-np.inf, posinf=largest)

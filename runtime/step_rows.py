@@ -28,10 +28,15 @@ class ActiveRequest:
     position: int = 0
     tokens: list[int] = field(default_factory=list)
     logits: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    prompt_logprobs: list[float] = field(default_factory=list)
 
     @property
     def num_prompt_rows_left(self) -> int:
         return max(len(self.request.prompt_ids) - self.position, 0)
+
+    def first_kept(self, limits: Limits) -> int:
+        """The first position of the prompt whose row the decoder keeps."""
+        return 0 if self.request.prompt_logprobs else limits.first_kept(len(self.request.prompt_ids))
 
 
 @dataclass(frozen=True)
@@ -46,15 +51,28 @@ class Part:
         """Whether the last of these rows is the last one the request knows."""
         return self.count >= self.active.num_prompt_rows_left
 
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether logits are wanted of all of its rows."""
+        return self.active.request.prompt_logprobs and self.active.num_prompt_rows_left > 0
 
-def choose_parts(active: Sequence[ActiveRequest], max_rows: int) -> list[Part]:
-    """One row for each decoding request first, then prompts in the given order until the step is full."""
+    @property
+    def num_logit_rows(self) -> int:
+        return self.count if self.scores_prompt else int(self.gives_token)
+
+
+def choose_parts(active: Sequence[ActiveRequest], max_rows: int, full_decoder_rows: int = 0) -> list[Part]:
+    """One row for each decoding request first, then prompts in the given order until the step is full. Prompts whose
+    log-probabilities are wanted share `full_decoder_rows` beside the one row that the plan has for each request."""
     parts = [Part(a, 1) for a in active if not a.num_prompt_rows_left]
-    room = max_rows - len(parts)
+    room, full = max_rows - len(parts), full_decoder_rows
     for waiting in (a for a in active if a.num_prompt_rows_left):
         count = min(waiting.num_prompt_rows_left, room)
         if count == 0:
             break
+        if waiting.request.prompt_logprobs:
+            count = min(count, 1 + full)
+            full -= count - 1
         parts.append(Part(waiting, count))
         room -= count
     return parts
@@ -64,21 +82,19 @@ def num_left_out(part: Part, limits: Limits) -> int:
     """How many of the part's rows, its first ones, the decoder does not run on. A decode leaves none out."""
     if limits.runs_all_rows:
         return 0
-    before = limits.first_kept(len(part.active.request.prompt_ids)) - part.active.position
+    before = part.active.first_kept(limits) - part.active.position
     return min(max(before, 0), part.count)
 
 
 def step_rows(parts: Sequence[Part], limits: Limits) -> tuple[Int32, Int32, Int32]:
     """upload int32 `[n, 5]`; the rows that the decoder keeps; of these the ones whose logits are wanted: the last row
-    of each part that gives a token."""
+    of each part that gives a token, and all rows of a part that scores its prompt."""
     upload = np.concatenate([_rows(part, limits) for part in parts])
     positions = np.concatenate([part.active.position + np.arange(part.count) for part in parts])
-    first_kept = np.repeat([limits.first_kept(len(part.active.request.prompt_ids)) for part in parts],
-                           [part.count for part in parts])
+    first_kept = np.repeat([part.active.first_kept(limits) for part in parts], [part.count for part in parts])
     upload[(positions == first_kept) & (positions > 0), 3] |= FLOOR
     kept = np.concatenate([np.arange(part.count) >= num_left_out(part, limits) for part in parts])
-    ends = np.cumsum([part.count for part in parts]) - 1
-    asked = ends[[part.gives_token for part in parts]]
+    asked = np.concatenate([np.arange(part.count) >= part.count - part.num_logit_rows for part in parts])
     return upload, np.flatnonzero(kept).astype(np.int32), (np.cumsum(kept)[asked] - 1).astype(np.int32)
 
 

@@ -39,6 +39,7 @@ def plan_command(
     max_graphs: shared.MaxGraphs = 48,
     suffix_mode: shared.SuffixMode = "off",
     suffix_keep_tokens: shared.SuffixKeepTokens = None,
+    full_decoder_rows: shared.FullDecoderRows = 0,
     as_json: shared.AsJson = False,
 ) -> None:
     """Plan the memory of a checkpoint without compiling or reading weights; under a budget choose the options."""
@@ -54,6 +55,7 @@ def plan_command(
                            quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
                            without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=True,
                            suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens,
+                           full_decoder_rows=full_decoder_rows,
                            bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,
                            histogram=words_of(sizes) if sizes and bucket_policy == "histogram" else (),
                            max_graphs=max_graphs)

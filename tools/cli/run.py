@@ -33,6 +33,9 @@ def run_command(
     top_p: Annotated[float, typer.Option(help="Draw from the likeliest ids that hold this probability.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Of the draws; the same for each request.")] = 0,
     ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on after the end of sequence.")] = False,
+    prompt_logprobs: Annotated[bool, typer.Option("--prompt-logprobs", help="With --json, the log-probability of each "
+                                                  "prompt token; the artifact needs --full-decoder-rows where the "
+                                                  "decoder leaves rows out.")] = False,
     eager: Annotated[bool, typer.Option("--eager", help="Bind at the exact size even where a bucket fits.")] = False,
     verify: Annotated[Verify, typer.Option(help="full: check the digest of every file.")] = Verify.header,
     weights: Annotated[Path | None, typer.Option(metavar="DIR", help="Checkpoint of an artifact that maps its weights; "
@@ -48,7 +51,8 @@ def run_command(
     from dsv41c.tools.cli.byte_size import parse_bytes
     from dsv41c.tools.cli.prompts import PromptOptions
 
-    settings = Request((), max_new_tokens, temperature=temperature, top_p=top_p, seed=seed, ignore_eos=ignore_eos)
+    settings = Request((), max_new_tokens, temperature=temperature, top_p=top_p, seed=seed, ignore_eos=ignore_eos,
+                       prompt_logprobs=prompt_logprobs)
     options = PromptOptions(prompt, prompt_ids, prompts_file, settings)
     if dump_logits is not None:
         _check_writable(dump_logits)
@@ -125,7 +129,9 @@ def _run(artifact: Path, options: PromptOptions, modes: _Modes) -> _Outcome:
 
 def _result(outcome: _Outcome) -> dict[str, Any]:
     requests = [{"prompt_ids": list(c.prompt_ids), "tokens": list(c.tokens), "text": outcome.text(c),
-                 "finish_reason": c.finish_reason} for c in outcome.completions]
+                 "finish_reason": c.finish_reason}
+                | ({} if c.prompt_logprobs is None else {"prompt_logprobs": [None, *c.prompt_logprobs]})
+                for c in outcome.completions]
     steps = [{"method": r.method, "bucket": r.bucket, "rows": r.rows, "pad_rows": r.pad_rows, "mode": r.mode,
               "reason": r.reason, "us": r.us} for r in outcome.records]
     load = {name: outcome.report[name] for name in ("planned_bytes", "reserved_bytes", "seconds")}

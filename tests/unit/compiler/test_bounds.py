@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv41c.compiler.bounds import suffix_bound
+from dsv41c.compiler.bounds import method_bounds, suffix_bound
+from dsv41c.compiler.options import CompileOptions
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 LIMITS = st.tuples(st.integers(1, 9000), st.integers(1, 600), st.none() | st.integers(1, 600), st.integers(0, 7))
@@ -42,6 +45,15 @@ def test_it_never_falls_as_a_limit_grows(limits: tuple[int, int, int | None, int
     for grown in ((tokens + 1, seqs, keep, drafts), (tokens, seqs + 1, keep, drafts), (tokens, seqs, more, drafts),
                   (tokens, seqs, keep, drafts + 1), (tokens, seqs, None, drafts)):
         assert suffix_bound(*grown) >= bound
+
+
+@given(st.sampled_from(("off", "mask", "compact")), st.integers(0, 600), st.integers(0, 40))
+def test_rows_for_whole_prompts_come_on_top(mode: str, full: int, seqs: int) -> None:
+    options = CompileOptions(max_num_seqs=seqs + 1, max_num_batched_tokens=600, suffix_mode=mode,
+                             suffix_keep_tokens=None if mode == "off" else 9)
+    bounds, more = method_bounds(options), method_bounds(replace(options, full_decoder_rows=full))
+    assert {"decode": bounds["decode"], "encoder": 600} == {name: more[name] for name in ("decode", "encoder")}
+    assert all(more[name] == min(600, bounds[name] + full) for name in ("decoder", "head"))
 
 
 @pytest.mark.parametrize("limits", [(0, 1, None, 0), (1, 0, None, 0), (1, 1, 0, 0), (1, 1, None, -1)])

@@ -28,8 +28,8 @@ def test_the_digest_sees_every_field() -> None:
                                "dtype": "float32", "quantizers": "off", "target": "sm_100a", "fallback": ("rotary",),
                                "without": ("merge_equal_calls",), "breaks": ("linear",), "plan_only": True,
                                "weights": "map", "suffix_mode": "mask", "suffix_keep_tokens": 9,
-                               "bucket_policy": "step", "buckets": ("decode=1,2",), "bucket_step": 64,
-                               "histogram": ("decode=1:10",), "max_graphs": 40}
+                               "full_decoder_rows": 5, "bucket_policy": "step", "buckets": ("decode=1,2",),
+                               "bucket_step": 64, "histogram": ("decode=1:10",), "max_graphs": 40}
     assert set(changed) == {field.name for field in dataclasses.fields(base)}
     digests = {CompileOptions(**{name: value}).digest() for name, value in changed.items()}
     assert len(digests | {base.digest()}) == len(changed) + 1
@@ -41,6 +41,7 @@ def test_the_digest_sees_every_field() -> None:
     ({"max_num_seqs": 0}, "--max-num-seqs"), ({"max_num_batched_tokens": 3}, "--max-num-batched-tokens"),
     ({"max_num_batched_tokens": 70_000}, "--max-num-batched-tokens"), ({"block_size": 3}, "--block-size"),
     ({"block_size": 0}, "--block-size"), ({"fallback": ("rotary",)}, "--fallback"),
+    ({"full_decoder_rows": -1}, "--full-decoder-rows"), ({"full_decoder_rows": 513}, "--full-decoder-rows"),
 ])
 def test_bad_values_name_the_option_and_what_is_legal(values: dict[str, Any], option: str) -> None:
     with pytest.raises(Dsv41cError, match="DSV41C-E0901") as caught:

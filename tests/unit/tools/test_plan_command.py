@@ -160,8 +160,8 @@ def test_every_option_that_differs_is_printed() -> None:
     changed: dict[str, Any] = {
         "max_model_len": 64, "max_num_seqs": 4, "max_num_batched_tokens": 24, "block_size": 16, "dtype": "float32",
         "quantizers": "off", "target": "sm_90a", "fallback": ("rotary", "linear"), "without": ("mega_mhc",),
-        "breaks": ("linear",), "suffix_mode": "compact", "suffix_keep_tokens": 20, "bucket_policy": "step",
-        "bucket_step": 8, "buckets": ("decode=1",), "max_graphs": 40,
+        "breaks": ("linear",), "suffix_mode": "compact", "suffix_keep_tokens": 20, "full_decoder_rows": 7,
+        "bucket_policy": "step", "bucket_step": 8, "buckets": ("decode=1",), "max_graphs": 40,
     }
     assert {field.name for field in dataclasses.fields(CompileOptions)} - set(changed) == {
         "plan_only", "weights", "histogram"}
