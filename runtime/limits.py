@@ -12,7 +12,8 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 @dataclass(frozen=True)
 class Limits:
     """Lengths in tokens. `eos_ids` end a request unless it ignores them. Of a prompt, the decoder keeps the last
-    `suffix_keep_tokens` rows and sees no window before them (0: all); `runs_all_rows` if it runs on the others too."""
+    `suffix_keep_tokens` rows and sees no window before them (0: all); `runs_all_rows` if it runs on the others too. A
+    step verifies up to `draft_len` drafts of a request."""
 
     max_model_len: int
     max_num_seqs: int
@@ -22,6 +23,7 @@ class Limits:
     eos_ids: frozenset[int]
     suffix_keep_tokens: int = 0
     runs_all_rows: bool = True
+    draft_len: int = 0
 
     @classmethod
     def read(cls, artifact: Path) -> Limits:
@@ -29,7 +31,8 @@ class Limits:
         names = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size")
         return cls(*(manifest.integer_option(name) for name in names), _vocab_size(artifact), _eos_ids(artifact),
                    manifest.integer_option("suffix_keep_tokens", least=0),
-                   manifest.options.get("suffix_mode") != "compact")
+                   manifest.options.get("suffix_mode") != "compact",
+                   manifest.integer_option("draft_len", least=0))
 
     def first_kept(self, prompt_length: int) -> int:
         """The first position whose row the decoder keeps; anchored at the prompt's end, whatever its chunks."""
