@@ -85,11 +85,16 @@ def _positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> lis
     return [args[i] if i < len(args) else kwargs.get(d.name, d.default_value) for i, d in enumerate(declared)]
 
 
+def members(args: Sequence[Any]) -> list[Any]:
+    """The arguments of a call with the members of its lists in their place: a launch binds each tensor by itself."""
+    return [member for value in args for member in (value if isinstance(value, list | tuple) else (value,))]
+
+
 def record_reference(reference: Callable[..., Any], args: Sequence[Any]) -> Recording:
-    """Run `reference` once; tensor arguments (meta) become the inputs, returned tensors the outputs."""
+    """Run `reference` once; tensor arguments (meta), in lists too, become the inputs, returned ones the outputs."""
     recorder = _Recorder()
     recording = Recording()
-    for argument in args:
+    for argument in members(args):
         if isinstance(argument, torch.Tensor):
             recording.inputs.append(recorder.record(argument))
     with torch.no_grad(), recorder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dsv41c.graphs.costs import Costs, step_ns
+from dsv41c.runtime.plan.costs import Costs, step_ns
 
 # Rows of one step -> how often, by method. A prompt is one step of encoder and decoder: where it has more rows than the
 # bound it is split. Nine decode steps for each prompt, mostly of few requests; prompts of a chat, some of them long.

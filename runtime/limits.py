@@ -13,7 +13,8 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 class Limits:
     """Lengths in tokens. `eos_ids` end a request unless it ignores them. Of a prompt, the decoder keeps the last
     `suffix_keep_tokens` rows and sees no window before them (0: all); `runs_all_rows` if it runs on the others too.
-    `full_decoder_rows` rows of a step beyond those are planned for requests that keep all of their prompts."""
+    `full_decoder_rows` rows of a step beyond those are planned for requests that keep all of their prompts. A step
+    verifies up to `draft_len` drafts of a request."""
 
     max_model_len: int
     max_num_seqs: int
@@ -24,6 +25,7 @@ class Limits:
     suffix_keep_tokens: int = 0
     runs_all_rows: bool = True
     full_decoder_rows: int = 0
+    draft_len: int = 0
 
     @classmethod
     def read(cls, artifact: Path) -> Limits:
@@ -32,7 +34,8 @@ class Limits:
         return cls(*(manifest.integer_option(name) for name in names), _vocab_size(artifact), _eos_ids(artifact),
                    manifest.integer_option("suffix_keep_tokens", least=0),
                    manifest.options.get("suffix_mode") != "compact",
-                   manifest.integer_option("full_decoder_rows", least=0))
+                   manifest.integer_option("full_decoder_rows", least=0),
+                   manifest.integer_option("draft_len", least=0))
 
     def first_kept(self, prompt_length: int) -> int:
         """The first position whose row the decoder keeps; anchored at the prompt's end, whatever its chunks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +21,16 @@ Int32 = npt.NDArray[np.int32]
 
 @dataclass(eq=False)  # two requests are never the same one
 class ActiveRequest:
-    """A request in a slot. `position` counts the rows that the slot's state already holds."""
+    """A request in a slot. `position` counts the rows that the slot's state already holds; `drafts` are guesses of what
+    follows the newest token, for the next step to verify; `holds_newest`: the device knows that token too."""
 
     request: Request
     index: int
     slot: int
     position: int = 0
     tokens: list[int] = field(default_factory=list)
+    drafts: list[int] = field(default_factory=list)
+    holds_newest: bool = False
     logits: list[npt.NDArray[np.float32]] = field(default_factory=list)
     prompt_logprobs: list[float] = field(default_factory=list)
 
@@ -38,18 +42,29 @@ class ActiveRequest:
         """The first position of the prompt whose row the decoder keeps."""
         return 0 if self.request.prompt_logprobs else limits.first_kept(len(self.request.prompt_ids))
 
+    def num_tokens_left(self, limits: Limits) -> int:
+        """How many tokens it may still be given."""
+        request = self.request
+        return min(request.max_new_tokens, limits.max_model_len - len(request.prompt_ids)) - len(self.tokens)
+
+    def finish_reason(self, limits: Limits) -> Literal["stop", "length"] | None:
+        if self.tokens[-1] in limits.eos_ids and not self.request.ignore_eos:
+            return "stop"
+        return "length" if self.num_tokens_left(limits) <= 0 else None
+
 
 @dataclass(frozen=True)
 class Part:
-    """The next `count` rows of a request in one step."""
+    """The next `count` rows of a request in one step: of its prompt, or its newest token and drafts behind it."""
 
     active: ActiveRequest
     count: int
 
     @property
-    def gives_token(self) -> bool:
-        """Whether the last of these rows is the last one the request knows."""
-        return self.count >= self.active.num_prompt_rows_left
+    def num_token_rows(self) -> int:
+        """Of its last rows: those that a token may be taken from."""
+        prompt = self.active.num_prompt_rows_left
+        return self.count if not prompt else int(self.count >= prompt)
 
     @property
     def scores_prompt(self) -> bool:
@@ -58,14 +73,19 @@ class Part:
 
     @property
     def num_logit_rows(self) -> int:
-        return self.count if self.scores_prompt else int(self.gives_token)
+        return self.count if self.scores_prompt else self.num_token_rows
 
 
 def choose_parts(active: Sequence[ActiveRequest], max_rows: int, full_decoder_rows: int = 0) -> list[Part]:
-    """One row for each decoding request first, then prompts in the given order until the step is full. Prompts whose
-    log-probabilities are wanted share `full_decoder_rows` beside the one row that the plan has for each request."""
-    parts = [Part(a, 1) for a in active if not a.num_prompt_rows_left]
-    room, full = max_rows - len(parts), full_decoder_rows
+    """One row for each decoding request first, then their drafts and then prompts, each in the given order until the
+    step is full. Prompts whose log-probabilities are wanted share `full_decoder_rows` beside the one row that the plan
+    has for each request."""
+    decoding = [a for a in active if not a.num_prompt_rows_left]
+    parts, room, full = [], max_rows - len(decoding), full_decoder_rows
+    for each in decoding:
+        verified = min(len(each.drafts), room)
+        parts.append(Part(each, 1 + verified))
+        room -= verified
     for waiting in (a for a in active if a.num_prompt_rows_left):
         count = min(waiting.num_prompt_rows_left, room)
         if count == 0:
@@ -87,8 +107,8 @@ def num_left_out(part: Part, limits: Limits) -> int:
 
 
 def step_rows(parts: Sequence[Part], limits: Limits) -> tuple[Int32, Int32, Int32]:
-    """upload int32 `[n, 5]`; the rows that the decoder keeps; of these the ones whose logits are wanted: the last row
-    of each part that gives a token, and all rows of a part that scores its prompt."""
+    """upload int32 `[n, 5]`; the rows that the decoder keeps; of these the ones whose logits are wanted, the last
+    ones of each part."""
     upload = np.concatenate([_rows(part, limits) for part in parts])
     positions = np.concatenate([part.active.position + np.arange(part.count) for part in parts])
     first_kept = np.repeat([part.active.first_kept(limits) for part in parts], [part.count for part in parts])
@@ -114,4 +134,5 @@ def _token_column(part: Part) -> Sequence[int]:
     active = part.active
     if active.num_prompt_rows_left:
         return active.request.prompt_ids[active.position : active.position + part.count]
-    return [ON_DEVICE if active.request.is_greedy else active.tokens[-1]]
+    newest = ON_DEVICE if active.holds_newest else active.tokens[-1]
+    return [newest, *active.drafts[: part.count - 1]]

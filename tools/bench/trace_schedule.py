@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dsv41c.graphs.costs import DEFAULT_COSTS, Costs
 from dsv41c.runtime.limits import Limits
+from dsv41c.runtime.plan.costs import DEFAULT_COSTS, Costs
 from dsv41c.runtime.requests import Request
 from dsv41c.runtime.step_rows import ActiveRequest, Part, choose_parts, num_left_out
 from dsv41c.tools.bench.trace import TraceRequest
@@ -61,7 +61,7 @@ def simulate(trace: Sequence[TraceRequest], schedule: Schedule, costs: Costs = D
 def step_sizes(parts: Sequence[Part], schedule: Schedule, costs: Costs) -> StepSizes:
     """The flow `decode` where every row is one request's newest and all fit it, else `prefill`, of which the decoder
     does not run where it keeps no row."""
-    total, tokens = sum(part.count for part in parts), sum(part.gives_token for part in parts)
+    total, tokens = sum(part.count for part in parts), sum(part.num_token_rows for part in parts)
     if total == tokens and total <= schedule.max_num_seqs:
         return StepSizes({"decode": total}, costs.replay_ns + costs.row_ns * total)
     limits = schedule.limits
@@ -72,7 +72,7 @@ def step_sizes(parts: Sequence[Part], schedule: Schedule, costs: Costs) -> StepS
 
 
 def _advance(part: Part, active: list[ActiveRequest], free: list[int]) -> None:
-    one, gives_token = part.active, part.gives_token
+    one, gives_token = part.active, part.num_token_rows > 0
     one.position += part.count
     if not gives_token:
         return

@@ -16,6 +16,7 @@ struct Limits {
   std::optional<int64_t> block_size;
   std::optional<int64_t> positions;
   std::optional<int64_t> vocabulary;
+  int64_t backtrack = 0;                   // positions that a slot can forget
   bool skips_rows = false;                 // the decoder's windows have floors, so that it need not see every row
   const int32_t* slot_position = nullptr;  // null when the plan has no such state
   const int32_t* slot_token = nullptr;

@@ -1,7 +1,6 @@
 // Checks a step's inputs before anything is touched.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -21,7 +20,12 @@ class UploadCheck {
   const Limits& limits() const { return limits_; }
   void check(const dsv41c_step_inputs& inputs);                 // E0801 names row and field
   void enqueued(const dsv41c_step_inputs& inputs);              // the checked step runs
-  void forget_steps() { std::ranges::fill(gap_, uint8_t{0}); }  // the host has written the state
+  void check_draft(const int32_t* upload, int64_t num_groups);  // E0801 names row and field
+  // E0801 where a slot cannot forget its positions from `lengths` on: what its rings held before was overwritten.
+  void check_rollback(const int32_t* slots, const int32_t* lengths, int64_t count);
+  void rolled_back(const int32_t* slots, const int32_t* lengths, int64_t count);  // as checked
+  void forget_steps();                                                            // the host has written the state
+  void place_slots();  // and positions: nothing is known to have been written beyond them
   // E0801 where steps could not run on these contents of a state tensor.
   void check_written(const State& state, const void* data) const;
 
@@ -45,12 +49,16 @@ class UploadCheck {
   int64_t base_of(const int32_t* head, int64_t first) const;
   void check_page(const int32_t* row, int64_t index, int64_t position, Group& group);
   void check_kept(const dsv41c_step_inputs& inputs) const;
+  void mark_slot(int64_t row, int32_t slot, const char* needed);
+  void note_kept(const dsv41c_step_inputs& inputs, int64_t first, int64_t end, int64_t* next);
   int64_t page_before(int64_t index, int64_t position, const Group& group) const;
 
   Limits limits_;
-  std::vector<uint64_t> seen_;  // the last step that used the slot
-  std::vector<Use> uses_;       // the last use of each page
-  std::vector<uint8_t> gap_;    // of each slot: its last rows were not kept
+  std::vector<uint64_t> seen_;      // the last step that used the slot
+  std::vector<Use> uses_;           // the last use of each page
+  std::vector<int32_t> high_;       // of each slot: the most positions it has held since it started or was placed
+  std::vector<uint8_t> gap_;        // of each slot: its last rows were not kept
+  std::vector<int32_t> kept_from_;  // of each slot: the first position of the rows that were kept last
   uint64_t step_ = 0;
 };
 
