@@ -11,6 +11,8 @@ from dsv41c.compiler.option_checks import bad, check_method, check_number, integ
 from dsv41c.runtime.plan.format import BUCKET_POLICIES
 
 DEFAULT_MAX_GRAPHS = 48
+DEFAULT_MAX_EAGER_ROWS = 8_192
+MOST_EAGER_ROWS = 65_536
 MOST_GRAPHS = 4096
 DEFAULT_STEP = 128
 STEP_POLICIES = ("powers", "step")
@@ -30,6 +32,8 @@ class BucketOptions(RowOptions, Protocol):
     def histogram(self) -> tuple[str, ...]: ...
     @property
     def max_graphs(self) -> int: ...
+    @property
+    def max_eager_rows(self) -> int: ...
 
 
 def check_bucket_options(options: BucketOptions) -> None:
@@ -52,6 +56,7 @@ def check_bucket_options(options: BucketOptions) -> None:
         check_number("--bucket-step", options.bucket_step, 1, options.max_num_batched_tokens)
     least = sum(min(rows, _SMALL + 1) for rows in bounds.values())
     check_number("--max-graphs", options.max_graphs, least, MOST_GRAPHS)
+    check_number("--max-eager-rows", options.max_eager_rows, 1, MOST_EAGER_ROWS)
     for name, rungs in explicit_buckets(options).items():
         _check_rungs(name, rungs, _bound("--buckets", name, bounds))
     for name, counts in histogram_of(options.histogram).items():

@@ -25,4 +25,5 @@ def buckets_of(options: CompileOptions) -> Buckets:
         "explicit": ExplicitPolicy(explicit_buckets(options)),
         "histogram": HistogramPolicy(histogram_of(options.histogram)),
     }
-    return Buckets(policies[options.bucket_policy], options.max_graphs, keep=kept_of_prompt(options))
+    return Buckets(policies[options.bucket_policy], options.max_graphs, keep=kept_of_prompt(options),
+                   max_eager_rows=options.max_eager_rows)

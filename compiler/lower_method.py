@@ -237,9 +237,11 @@ class MethodLowering:
             self._last[owner] = launch
 
     def _value_bytes(self, value: schema.Value) -> int:
+        """Of the arena, which holds one run."""
         count = schema.DTYPES[value.dtype].item_bytes
+        rows = self.buckets.ladder.block_rows or self.method.symbol.hi
         for size in value.sizes:
-            count *= self._at_bound(size)
+            count *= evaluate(size, {self.method.symbol.name: rows})
         return count
 
     def _bytes_at_bound(self, val: torch.Tensor) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from dsv41c.compiler.bucket_options import (
+    DEFAULT_MAX_EAGER_ROWS,
     DEFAULT_MAX_GRAPHS,
     DEFAULT_STEP,
     STEP_POLICIES,
@@ -55,6 +56,7 @@ class CompileOptions:
     bucket_step: int | None = None  # powers, step; None: DEFAULT_STEP
     histogram: tuple[str, ...] = ()  # histogram: METHOD=ROWS:COUNT,ROWS:COUNT
     max_graphs: int = DEFAULT_MAX_GRAPHS  # buckets of all methods together
+    max_eager_rows: int = DEFAULT_MAX_EAGER_ROWS  # of one run without a bucket: larger steps of a prompt run in blocks
     weights: str = "packed"  # map: leave them in the checkpoint's shards, which the executor is then given
 
     def resolved(self, config: ModelConfig) -> CompileOptions:

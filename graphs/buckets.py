@@ -22,6 +22,7 @@ from dsv41c.runtime.plan.costs import DEFAULT_COSTS, Costs
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 MAX_GRAPHS = 48  # of all methods together: a bucket is one graph where no break and no fallback cuts it
+MAX_EAGER_ROWS = 8_192  # of one run without a bucket
 TURN = 256       # the last power of two of the policy `powers`
 
 
@@ -31,11 +32,18 @@ class MethodBound:
 
     axis: str
     rows: int
+    has_outputs: bool = True
 
     @property
     def above(self) -> str:
         """Kept rows are split into several replays: their method hands rows on by number and returns nothing."""
         return "split" if self.axis == "kept_rows" else "eager"
+
+    def block_rows(self, top: int, most: int) -> int:
+        """The most rows of one run beside a top bucket of `top`: `most` where the rows of a step may be run in blocks,
+        because no output has to hold them all. 0: a step is one run."""
+        block = max(top, most)
+        return 0 if self.has_outputs or block >= self.rows else block
 
 
 @dataclass(frozen=True)
@@ -76,12 +84,14 @@ Policy = DefaultPolicy | PowersPolicy | StepPolicy | ExplicitPolicy | HistogramP
 
 @dataclass(frozen=True)
 class Buckets:
-    """What was asked for. `keep`: rows that a request keeps for the decoder, None: all."""
+    """What was asked for. `keep`: rows that a request keeps for the decoder, None: all. `max_eager_rows`: of one run
+    without a bucket, where a method can take a step in blocks."""
 
     policy: Policy = DefaultPolicy()
     max_graphs: int = MAX_GRAPHS
     costs: Costs = DEFAULT_COSTS
     keep: int | None = None
+    max_eager_rows: int = MAX_EAGER_ROWS
 
 
 @dataclass(frozen=True)
@@ -94,13 +104,15 @@ class Chosen:
 
 def choose_buckets(asked: Buckets, bounds: Mapping[str, MethodBound]) -> dict[str, Chosen]:
     """Ladders of all methods. Rungs ascend; sizes 1, 2 and 3 exist but in explicit ladders; the last rung is the bound,
-    or what is above it is split or, where an explicit or measured ladder ends below it, eager. E0402 where they are
+    or what is above it is split or, behind 8,192 rows and where an explicit or measured ladder ends, eager. E0402 where they are
     too many."""
     given, names = _of_policy(asked.policy, bounds)
     rungs = _within(asked, bounds, {name: given.get(name) or _default(name, bounds, asked.keep) for name in bounds})
     costs = asked.costs
     return {name: Chosen(rungs[name], schema.Ladder(names[name], bound.above, costs.replay_ns, costs.row_ns,
-                                                    costs.eager_ns)) for name, bound in bounds.items()}
+                                                    costs.eager_ns,
+                                                    bound.block_rows(rungs[name][-1], asked.max_eager_rows)))
+            for name, bound in bounds.items()}
 
 
 def _of_policy(policy: Policy, bounds: Mapping[str, MethodBound]) -> tuple[dict[str, Rungs], dict[str, str]]:
@@ -158,16 +170,18 @@ def _measured(asked: Buckets, bounds: Mapping[str, MethodBound], counts: Mapping
         best = [min(((best[spent - more][0] + cost, {**best[spent - more][1], name: rungs})
                      for more, (cost, rungs) in enumerate(options[: spent + 1])), key=lambda entry: entry[0])
                 for spent in range(spare + 1)]
-    return _covered(best[spare][1], bounds, counts, most)
+    return _covered(best[spare][1], asked, bounds, counts, most)
 
 
-def _covered(rungs: Mapping[str, Rungs], bounds: Mapping[str, MethodBound], counts: Mapping[str, Counts],
-             most: int) -> dict[str, Rungs]:
-    """With what is left of `most`: the bound for each method that would else run sizes eagerly that nobody measured."""
+def _covered(rungs: Mapping[str, Rungs], asked: Buckets, bounds: Mapping[str, MethodBound],
+             counts: Mapping[str, Counts], most: int) -> dict[str, Rungs]:
+    """With what is left of `most`: the bound for each method that would else run sizes eagerly that nobody measured,
+    unless a step of so many rows is run in blocks: a bucket needs the memory of all of them."""
     covered = dict(rungs)
     for name, bound in bounds.items():
         measured = [rows for rows, count in counts.get(name, {}).items() if count]
         ends_below = name in rungs and max(measured, default=0) <= rungs[name][-1] < bound.rows
-        if ends_below and bound.above == "eager" and sum(map(len, covered.values())) < most:
+        is_one_run = name in rungs and not bound.block_rows(rungs[name][-1], asked.max_eager_rows)
+        if ends_below and is_one_run and bound.above == "eager" and sum(map(len, covered.values())) < most:
             covered[name] = (*rungs[name], bound.rows)
     return covered

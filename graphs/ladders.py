@@ -20,8 +20,9 @@ def decode_rungs(bound: int) -> Rungs:
 
 
 def prefill_rungs(bound: int) -> Rungs:
-    """Octaves below 512, where few steps lie, half-octaves from there up to the bound."""
-    return covering({*PREFILL_RUNGS, *_half_octaves(PREFILL_RUNGS[-1], bound)}, bound)
+    """Octaves below 512, where few steps lie, half-octaves from there up to the bound, at most to 8,192: larger steps
+    are bound by arithmetic, not by their launches, and would need the memory of all their rows at once."""
+    return covering(PREFILL_RUNGS, min(bound, PREFILL_RUNGS[-1]))
 
 
 def suffix_rungs(bound: int, keep: int | None, mixed: int) -> Rungs:

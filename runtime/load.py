@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 Array = npt.NDArray[Any]
 ERROR_BYTES = 16384
 KEPT_RECORDS = 65_536
+_PART = re.compile(r"^part \d+ of \d+ of a |, block \d+ of \d+$")  # of a reason
 _CUDA_MODES = ("graphs", "eager")  # by dsv41c_load_options.cuda_mode
 # By dsv41c_dtype; dtypes that NumPy lacks appear as unsigned integers of their width.
 _NUMPY_DTYPES = (np.float32, np.uint16, np.uint8, np.uint8, np.int8, np.uint8, np.int32, np.int64, np.float64,
@@ -40,6 +42,11 @@ class DecisionRecord:
     @property
     def mode(self) -> str:
         return "eager" if self.eager else "bucketed"
+
+    @property
+    def cause(self) -> str:
+        """The reason without the number of the part or block: what runs are counted by."""
+        return _PART.sub("", self.reason)
 
 
 def load(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +64,18 @@ def make_checkpoint(
     counter: int | None = None,
     recite: str | None = None,
     headers_only: bool = False,
+    max_position_embeddings: int | None = None,
 ) -> MadeCheckpoint:
     """Writes a preset; see counter.py for what `counter` (1 or 2) and `recite` put in. With `headers_only` the
-    shards have headers and no data: enough to inspect and to plan.
+    shards have headers and no data: enough to inspect and to plan. `max_position_embeddings` replaces the preset's.
 
     Nothing appears under `output` until everything is on disk.
     """
     output, form = Path(output), _FORMS[preset]
     refuse_existing(output, "DSV41C-E0106")
     config = PRESETS[preset]()
+    if max_position_embeddings is not None:
+        config = replace(config, max_position_embeddings=max_position_embeddings)
     tensors = expected_tensors(config) | (vision_tensors(config.hidden_size) if form.vision else {})
     total = sum(spec.nbytes for spec in tensors.values())
     if not headers_only:

@@ -22,7 +22,8 @@ _OUTSIDE = ("embed", "head")  # before the first layer, behind the last one
 def explain(plan: Plan) -> dict[str, Any]:
     """Plain data for JSON; the order of everything is the plan's."""
     bounds = {symbol.name: symbol.hi for symbol in plan.symbols}
-    methods = [_method(plan, method) | {"max_rows": bounds[method.symbol]} for method in plan.methods]
+    methods = [_method(plan, method, method.run_rows(bounds[method.symbol])) | {"max_rows": bounds[method.symbol]}
+               for method in plan.methods]
     return {
         "target": plan.target,
         "required_features": list(plan.required_features),
@@ -67,7 +68,7 @@ def launches_of(method: Method) -> Iterator[Launch]:
         yield from step.launches
 
 
-def _method(plan: Plan, method: Method) -> dict[str, Any]:
+def _method(plan: Plan, method: Method, run_rows: int) -> dict[str, Any]:
     kernels = [plan.kernels[launch.kernel] for launch in launches_of(method)]
     runs = [kernel for launch in launches_of(method) for kernel in kernels_run(plan, launch)]
     breaks = [step for step in method.steps if isinstance(step, Break)]
@@ -85,7 +86,8 @@ def _method(plan: Plan, method: Method) -> dict[str, Any]:
         "by_op": dict(Counter(kernel.op for kernel in kernels)),
         "by_layer_kind": _by_layer_kind(plan, method),
         "arena_bytes": method.arena_bytes,
-        "peak_bytes": peak_bytes(method, next(s.hi for s in plan.symbols if s.name == method.symbol)),
+        "run_rows": run_rows,
+        "peak_bytes": peak_bytes(method, run_rows),
     }
 
 

@@ -23,7 +23,7 @@ def page(plan: Plan, name: str) -> str:
     largest = max(plan.methods, key=lambda m: m.arena_bytes).name
     tabs = "".join(f'<button role="tab" data-tab="{_text(m.name)}" aria-selected="{str(m.name == largest).lower()}">'
                    f"{_text(m.name)}</button>" for m in plan.methods)
-    methods = "\n".join(_method(m, bounds[m.symbol], f, painter)
+    methods = "\n".join(_method(m, m.run_rows(bounds[m.symbol]), f, painter)
                         for m, f in zip(plan.methods, facts["methods"], strict=True))
     options = ", ".join(f"{key} {value}" for key, value in plan.provenance.options.items() if value not in ("", False))
     return f"""<!DOCTYPE html>

@@ -202,13 +202,16 @@ Step = Segment | Break
 @dataclass(frozen=True)
 class Ladder:
     """How the buckets were chosen, what happens above the largest one, and the cost model behind the choice: a
-    replay costs replay_ns and row_ns for each launched row, an eager run eager_ns more; integer nanoseconds."""
+    replay costs replay_ns and row_ns for each launched row, an eager run eager_ns more; integer nanoseconds.
+    `block_rows`: the most rows of one run of a method whose steps may have more and are then run in blocks; 0: a step
+    is never cut so."""
 
     policy: str
     above: str
     replay_ns: int
     row_ns: int
     eager_ns: int
+    block_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -223,6 +226,10 @@ class Method:
     steps: tuple[Step, ...]
     arena_bytes: int
     ladder: Ladder
+
+    def run_rows(self, bound: int) -> int:
+        """The most rows of one run when a step has at most `bound`."""
+        return self.ladder.block_rows or bound
 
 
 # --- the plan ---------------------------------------------

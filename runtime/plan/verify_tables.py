@@ -151,6 +151,7 @@ def _check_methods(plan: Plan) -> None:
         if method.symbol not in symbols:
             raise broken("unknown symbol", where, f"symbol {method.symbol}", "a symbol of the plan")
         _check_buckets(method.buckets, symbols[method.symbol], where)
+        _check_block(method, symbols[method.symbol], where)
 
 
 def _check_buckets(buckets: Sequence[int], symbol: Symbol, where: str) -> None:
@@ -160,6 +161,13 @@ def _check_buckets(buckets: Sequence[int], symbol: Symbol, where: str) -> None:
                          f"{symbol.lo} to {symbol.hi}")
         if bucket <= previous:
             raise broken("buckets are not ascending", where, f"{bucket} after {previous}", "each larger")
+
+
+def _check_block(method: Method, symbol: Symbol, where: str) -> None:
+    """Every bucket is a run, and no run is longer than a block."""
+    rows, least = method.ladder.block_rows, max((symbol.lo, *method.buckets))
+    if rows and not least <= rows <= symbol.hi:
+        raise broken("bad block of rows", where, f"{rows} rows", f"0, or {least} to {symbol.hi}")
 
 
 def _check_flow(flow: Flow, methods: Mapping[str, str]) -> None:

@@ -52,8 +52,9 @@ class Placed:
 
 
 def points_of(method: Method, symbol: Symbol) -> list[int]:
-    """Values of the symbol at which everything is checked: the bounds and the buckets, ascending."""
-    return sorted({symbol.lo, symbol.hi, *method.buckets})
+    """Values of the symbol at which everything is checked: the least and the most rows of a run, and the buckets,
+    ascending."""
+    return sorted({symbol.lo, method.run_rows(symbol.hi), *method.buckets})
 
 
 def place_values(plan: Plan, method: Method, symbol: Symbol) -> list[Placed]:

@@ -1,12 +1,12 @@
-"""bench step: frozen executor steps against the Python eager model on the same bodies, in one run."""
+"""bench step: frozen steps against the same launches bound for the call and against the Python eager model, in one
+run."""
 
 from __future__ import annotations
 
+import functools
 import json
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,27 +31,36 @@ from dsv41c.runtime.load import Runtime, load
 from dsv41c.runtime.plan.codec import decode
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.tools.bench.experts import ExpertsResult, bench_experts
+from dsv41c.tools.bench.suffix_step import SuffixResult, bench_suffix
+from dsv41c.tools.bench.turns import medians
 
-SLOTS, CONTEXT, MIN_BLOCK_SECONDS = 64, 40, 0.2
+SLOTS, CONTEXT = 64, 40
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """Medians in microseconds of one decode step; ops: native launches and ATen calls of one step."""
+    """Medians in microseconds of one step. Up to the slots it is a decode row of each; above, a prompt of so many rows
+    in one slot. `bound_us`: the executor without buckets; `frozen_ratio`: executor over that. `speedup`: Python eager
+    over executor. Ops: native launches and ATen calls of one step."""
 
     config: str
     rows: int
+    methods: str
     executor_us: float
+    bound_us: float
     eager_us: float
+    frozen_ratio: float
     speedup: float
     executor_ops: dict[str, int]
     eager_ops: dict[str, int]
 
 
-def run_bench_step(configs: Sequence[str], *, repeat: int, as_json: bool, row_counts: Sequence[int] = (1, 64)) -> None:
+def run_bench_step(configs: Sequence[str], row_counts: Sequence[int], prompt_rows: int, *, repeat: int,
+                   as_json: bool) -> None:
     """Prints one table (or JSON object) on stdout; progress on stderr."""
     results = [r for config in configs for r in _bench_config(config, row_counts, repeat)]
-    _report(results, CompileOptions(), repeat, as_json)
+    suffix = [bench_suffix(config, prompt_rows, repeat) for config in configs]
+    _report(results, suffix, CompileOptions(), repeat, as_json)
 
 
 def run_bench_artifact(artifact: Path, checkpoint: Path | None, *, repeat: int, as_json: bool) -> None:
@@ -69,7 +78,7 @@ def run_bench_artifact(artifact: Path, checkpoint: Path | None, *, repeat: int, 
         _fill(model, runtime, options, slots)
         sides = _Sides(artifact.name, model, runtime, options, _composite_calls(artifact))
         results = [_bench_rows(sides, rows, repeat) for rows in sorted({1, slots})]
-    _report(results, options, repeat, as_json)
+    _report(results, [], options, repeat, as_json)
 
 
 def _need(holds: bool, found: str, needed: str) -> None:
@@ -78,15 +87,17 @@ def _need(holds: bool, found: str, needed: str) -> None:
                           do="compile another artifact for it")
 
 
-def _report(results: Sequence[StepResult], options: CompileOptions, repeat: int, as_json: bool) -> None:
+def _report(results: Sequence[StepResult], suffix: Sequence[SuffixResult], options: CompileOptions, repeat: int,
+            as_json: bool) -> None:
     experts = bench_experts(rows=64, repeat=repeat)
     settings = {"threads": torch.get_num_threads(), "dtype": options.dtype, "quantizers": options.quantizers,
                 "mode": "inference_mode on both sides", "repeat": repeat}
     if as_json:
         steps = [asdict(r) for r in results]
-        print(json.dumps({"schema_version": 1, "settings": settings, "steps": steps, "experts": asdict(experts)}))
+        print(json.dumps({"schema_version": 1, "settings": settings, "steps": steps,
+                          "suffix": [asdict(r) for r in suffix], "experts": asdict(experts)}))
     else:
-        _print(results, experts, settings)
+        _print(results, suffix, experts, settings)
 
 
 def _bench_config(config: str, row_counts: Sequence[int], repeat: int) -> list[StepResult]:
@@ -94,7 +105,9 @@ def _bench_config(config: str, row_counts: Sequence[int], repeat: int) -> list[S
         checkpoint, artifact = Path(folder) / "checkpoint", Path(folder) / "artifact"
         print(f"making and compiling {config}", file=sys.stderr)
         make_checkpoint(config, checkpoint, seed=0)
-        options = CompileOptions(max_model_len=256, max_num_seqs=SLOTS, max_num_batched_tokens=512)
+        most = max(*row_counts, CONTEXT)
+        options = CompileOptions(max_model_len=most + CONTEXT, max_num_seqs=SLOTS, max_num_batched_tokens=max(most, SLOTS),
+                                 bucket_policy="explicit", buckets=_buckets(row_counts))
         compile_checkpoint(checkpoint, artifact, options, lambda _: None)
         view = CheckpointView.open(checkpoint)
         options = options.resolved(view.config)
@@ -103,6 +116,13 @@ def _bench_config(config: str, row_counts: Sequence[int], repeat: int) -> list[S
             _fill(model, runtime, options, SLOTS)
             sides = _Sides(config, model, runtime, options, _composite_calls(artifact))
             return [_bench_rows(sides, n, repeat) for n in row_counts]
+
+
+def _buckets(row_counts: Sequence[int]) -> tuple[str, ...]:
+    """Every size that is timed has a bucket, so that no side has pads."""
+    decodes, prompts = ({n for n in row_counts if (n <= SLOTS) == is_decode} for is_decode in (True, False))
+    lists = {"decode": decodes | {SLOTS}, "encoder": prompts | {CONTEXT}, "decoder": prompts | {CONTEXT}}
+    return tuple(f"{name}={','.join(map(str, sorted(sizes)))}" for name, sizes in lists.items())
 
 
 def _fill(model: EagerModel, runtime: Runtime, options: CompileOptions, slots: int) -> None:
@@ -127,44 +147,39 @@ class _Sides:
 
 def _bench_rows(sides: _Sides, num_rows: int, repeat: int) -> StepResult:
     model, runtime = sides.model, sides.runtime
-    upload = np.concatenate([request_rows(slot, [5], CONTEXT, sides.options) for slot in range(num_rows)])
-    everything = np.arange(num_rows, dtype=np.int32)
+    inputs = _inputs(sides, num_rows)
     positions, state = runtime.state("slot_position"), model.state["slot_position"]
+    since = runtime.num_records()
 
-    def executor_step() -> None:
+    def executor_step(eager: bool = False) -> None:
         positions[:num_rows] = CONTEXT  # the same step again and again
-        runtime.step(upload, everything, everything)
+        runtime.step(*inputs, eager)
 
     def eager_step() -> None:
         state[:num_rows] = CONTEXT
-        model.step(upload, everything, everything)
+        model.step(*inputs)
 
-    executor_us, eager_us = _medians(executor_step, eager_step, repeat)
-    record = runtime.records()[-1]
-    if record.method != "decode" or record.eager or record.pad_rows:
-        raise RuntimeError(f"the step to be measured ran as {record}")
-    kernels = runtime.report()["methods"]["decode"]["kernels"]
-    executor_ops = {"native": kernels["cpu"], "composites": kernels["aten"],
-                    "aten_calls": sides.composite_calls["decode"]}
-    eager_ops = _eager_ops(eager_step)
-    return StepResult(sides.config, num_rows, executor_us, eager_us, eager_us / executor_us, executor_ops, eager_ops)
-
-
-def _medians(first: Callable[[], None], second: Callable[[], None], repeat: int) -> tuple[float, float]:
-    """Medians over `repeat` blocks of each side, the sides taking turns; microseconds a call."""
-    counts = [max(1, int(MIN_BLOCK_SECONDS / _block(f, 1))) for f in (first, second) if _block(f, 2)]
-    samples: tuple[list[float], list[float]] = ([], [])
-    for _ in range(repeat):
-        for side, function, count in zip(samples, (first, second), counts, strict=True):
-            side.append(_block(function, count) / count * 1e6)
-    return statistics.median(samples[0]), statistics.median(samples[1])
+    executor_us, bound_us, eager_us = medians(
+        (executor_step, functools.partial(executor_step, True), eager_step), repeat)
+    records = runtime.records(since)
+    if any(record.pad_rows for record in records):
+        raise RuntimeError(f"the step to be measured ran as {records[0]}")
+    methods = tuple(dict.fromkeys(record.method for record in records))
+    kernels = [runtime.report()["methods"][name]["kernels"] for name in methods]
+    executor_ops = {"native": sum(k["cpu"] for k in kernels), "composites": sum(k["aten"] for k in kernels),
+                    "aten_calls": sum(sides.composite_calls[name] for name in methods)}
+    return StepResult(sides.config, num_rows, "+".join(methods), executor_us, bound_us, eager_us,
+                      executor_us / bound_us, eager_us / executor_us, executor_ops, _eager_ops(eager_step))
 
 
-def _block(function: Callable[[], None], count: int) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
-        function()
-    return time.perf_counter() - start
+def _inputs(sides: _Sides, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One decode row of each slot, or a prompt that is longer than there are slots."""
+    options = sides.options
+    everything = np.arange(num_rows, dtype=np.int32)
+    if num_rows <= options.max_num_seqs:
+        rows = [request_rows(slot, [5], CONTEXT, options) for slot in range(num_rows)]
+        return np.concatenate(rows), everything, everything
+    return request_rows(0, [(i * 7) % 96 for i in range(num_rows)], 0, options), everything, everything[-1:]
 
 
 class _Counter(TorchDispatchMode):
@@ -215,15 +230,22 @@ def _composite_calls(artifact: Path) -> dict[str, int]:
             for m in plan["methods"]}
 
 
-def _print(results: Sequence[StepResult], experts: ExpertsResult, settings: dict[str, Any]) -> None:
-    table = Table(title=f"decode step, medians of {settings['repeat']}, {settings['threads']} threads, "
+def _print(results: Sequence[StepResult], suffix: Sequence[SuffixResult], experts: ExpertsResult,
+           settings: dict[str, Any]) -> None:
+    table = Table(title=f"step, medians of {settings['repeat']}, {settings['threads']} threads, "
                         f"{settings['dtype']}, {settings['quantizers']}")
-    for column in ("config", "rows", "executor µs", "eager µs", "eager / executor", "executor ops", "eager ops"):
+    for column in ("config", "rows", "methods", "executor µs", "bound for the call µs", "frozen / bound", "eager µs",
+                   "eager / executor", "executor ops", "eager ops"):
         table.add_column(column)
     for r in results:
-        table.add_row(r.config, str(r.rows), f"{r.executor_us:.0f}", f"{r.eager_us:.0f}", f"{r.speedup:.2f}",
+        table.add_row(r.config, str(r.rows), r.methods, f"{r.executor_us:.0f}", f"{r.bound_us:.0f}",
+                      f"{r.frozen_ratio:.3f}", f"{r.eager_us:.0f}", f"{r.speedup:.2f}",
                       str(r.executor_ops), str(r.eager_ops))
-    console = Console(width=160)
+    console = Console(width=200)
     console.print(table)
+    for s in suffix:
+        encoder = ", ".join(f"{mode} {s.shares[mode]['encoder']:.0%}" for mode in s.shares)
+        console.print(f"{s.config}, prompt of {s.rows} rows: {s.off_us:.0f} µs with all rows in the decoder, "
+                      f"{s.compact_us:.0f} µs with the last {s.keep}: ratio {s.ratio:.2f}; the encoder's share: {encoder}")
     console.print(f"routed experts, {experts.rows} rows: {experts.base_us:.0f} µs with {experts.base_experts} experts, "
                   f"{experts.doubled_us:.0f} µs with {2 * experts.base_experts}: ratio {experts.ratio:.2f}")

@@ -10,8 +10,8 @@ import numpy as np
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 PROMPT_MEDIAN, PROMPT_SIGMA, PROMPT_MOST = 1_800, 1.2, 32_768  # tokens, lognormal, capped
-OUTPUT_MEDIAN, OUTPUT_SIGMA = 250, 0.8                         # tokens, lognormal
-SEED, REQUESTS, RATE = 1, 1_000, 4.0  # RATE: requests a second; the cost model serves about 10 at default options
+OUTPUT_MEDIAN, OUTPUT_SIGMA = 250, 0.8                         # tokens, lognormal, not capped
+SEED, REQUESTS, RUN_REQUESTS, RATE = 1, 1_000, 50, 4.0  # RATE: requests a second; the cost model serves about 10 at default options
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,16 @@ class TraceRequest:
     arrival_ns: int
 
 
-def draw_trace(seed: int = SEED, requests: int = REQUESTS, rate: float = RATE) -> tuple[TraceRequest, ...]:
+def draw_trace(seed: int = SEED, requests: int = REQUESTS, rate: float = RATE, max_prompt: int = PROMPT_MOST,
+               max_output: int | None = None) -> tuple[TraceRequest, ...]:
     """Requests in order of arrival: lognormal lengths, exponential gaps (Poisson arrivals) of mean 1 / `rate` seconds.
-    Each column has a stream of its own: more requests leave the first ones as they are."""
+    Each column has a stream of its own: more requests leave the first ones as they are. Longer lengths are cut to
+    `max_prompt` and `max_output`, so that the median stays and the tail goes."""
     prompts, outputs, gaps = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
-    prompt = np.minimum(_lognormal(prompts, PROMPT_MEDIAN, PROMPT_SIGMA, requests), PROMPT_MOST)
+    prompt = np.minimum(_lognormal(prompts, PROMPT_MEDIAN, PROMPT_SIGMA, requests), max_prompt)
     output = _lognormal(outputs, OUTPUT_MEDIAN, OUTPUT_SIGMA, requests)
+    if max_output is not None:
+        output = np.minimum(output, max_output)
     arrival = np.cumsum(gaps.exponential(1e9 / rate, requests)).astype(np.int64)
     return tuple(TraceRequest(int(p), int(o), int(a)) for p, o, a in zip(prompt, output, arrival, strict=True))
 

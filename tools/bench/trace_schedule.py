@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import heapq
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.plan.costs import DEFAULT_COSTS, Costs
@@ -32,10 +33,19 @@ class Schedule:
 
 @dataclass(frozen=True)
 class StepSizes:
-    """Rows by method (those that run) and the nanoseconds that the cost model gives the step at its exact sizes."""
+    """Rows by method (those that run), the nanoseconds that the cost model gives the step at its exact sizes, and when
+    it begins."""
 
     rows: dict[str, int]
     duration_ns: int
+    begin_ns: int = 0
+
+
+def arrival_steps(trace: Sequence[TraceRequest], steps: Sequence[StepSizes]) -> list[int]:
+    """For each request the first simulated step that begins at its arrival or later: with these a generation loop,
+    which counts steps and not time, admits every request where the simulation does."""
+    begins = [step.begin_ns for step in steps]
+    return [bisect.bisect_left(begins, one.arrival_ns) for one in trace]
 
 
 def simulate(trace: Sequence[TraceRequest], schedule: Schedule, costs: Costs = DEFAULT_COSTS) -> Iterator[StepSizes]:
@@ -51,7 +61,7 @@ def simulate(trace: Sequence[TraceRequest], schedule: Schedule, costs: Costs = D
             index, one = waiting.popleft()
             active.append(ActiveRequest(Request(range(one.prompt), one.output), index, heapq.heappop(free)))
         parts = choose_parts(active, schedule.max_num_batched_tokens)
-        sizes = step_sizes(parts, schedule, costs)
+        sizes = replace(step_sizes(parts, schedule, costs), begin_ns=now)
         yield sizes
         now += sizes.duration_ns
         for part in parts:

@@ -45,6 +45,9 @@ def make_command(
     headers_only: Annotated[
         bool, typer.Option("--headers-only", help="Headers without data: to inspect, and for compile --plan-only.")
     ] = False,
+    max_position_embeddings: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Longest request that the config allows; default: the model's.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Write a checkpoint with random weights: same seed, same bytes."""
@@ -52,7 +55,8 @@ def make_command(
 
     start = time.perf_counter()
     made = make_checkpoint(
-        config.value, output, seed=seed, counter=counter, recite=recite, headers_only=headers_only
+        config.value, output, seed=seed, counter=counter, recite=recite, headers_only=headers_only,
+        max_position_embeddings=max_position_embeddings
     )
     seconds = time.perf_counter() - start
     if as_json:

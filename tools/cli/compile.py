@@ -40,6 +40,7 @@ def compile_command(
     bucket_step: shared.BucketStep = None,
     histogram: shared.HistogramFile = None,
     max_graphs: shared.MaxGraphs = 48,
+    max_eager_rows: shared.MaxEagerRows = 8192,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="No weights: to inspect, not to run.")] = False,
     budget: Annotated[str | None, typer.Option(metavar="SIZE", help="Write nothing when the plan takes more bytes, as "
                                                "8GiB, beside the weights.")] = None,
@@ -64,7 +65,7 @@ def compile_command(
                              full_decoder_rows=full_decoder_rows,
                              bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,
                              histogram=() if histogram is None else words_of(read_histogram(histogram)),
-                             max_graphs=max_graphs)
+                             max_graphs=max_graphs, max_eager_rows=max_eager_rows)
     start = time.perf_counter()
     compiled = _compile(checkpoint, output, options, dump_dir, allowed)
     result = _result(compiled, output, time.perf_counter() - start)

@@ -38,4 +38,6 @@ HistogramFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Measur
                                                     '{"decode": {"1": 10, "2": 4}}: for policy histogram, and the '
                                                     "workload of a budget of `dsv41c plan`.")]
 MaxGraphs = Annotated[int, typer.Option(metavar="N", help="Most buckets of all methods together.")]
+MaxEagerRows = Annotated[int, typer.Option(metavar="N", help="Most rows of one run without a bucket: a prompt's step "
+                                           "with more runs in blocks, and memory is planned for one of them.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]

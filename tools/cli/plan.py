@@ -37,6 +37,7 @@ def plan_command(
     buckets: shared.Buckets = None,
     bucket_step: shared.BucketStep = None,
     max_graphs: shared.MaxGraphs = 48,
+    max_eager_rows: shared.MaxEagerRows = 8192,
     suffix_mode: shared.SuffixMode = "off",
     suffix_keep_tokens: shared.SuffixKeepTokens = None,
     full_decoder_rows: shared.FullDecoderRows = 0,
@@ -58,7 +59,7 @@ def plan_command(
                            full_decoder_rows=full_decoder_rows,
                            bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,
                            histogram=words_of(sizes) if sizes and bucket_policy == "histogram" else (),
-                           max_graphs=max_graphs)
+                           max_graphs=max_graphs, max_eager_rows=max_eager_rows)
     question = Question(given, max_num_batched_tokens, allowed,
                         None if context_tiers is None else parse_tiers(context_tiers))
     result = _solve(checkpoint, question, sizes)

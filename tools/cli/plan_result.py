@@ -37,8 +37,9 @@ def _method(plan: Plan, method: Method, buckets: tuple[int, ...]) -> dict[str, A
     from dsv41c.runtime.plan.memory_classes import graph_bytes
 
     bound = next(s.hi for s in plan.symbols if s.name == method.symbol)
-    return {"name": method.name, "max_rows": bound, "arena_bytes": method.arena_bytes,
-            "peak_bytes": peak_bytes(method, bound), "buckets": list(buckets),
+    run_rows = method.run_rows(bound)
+    return {"name": method.name, "max_rows": bound, "run_rows": run_rows, "arena_bytes": method.arena_bytes,
+            "peak_bytes": peak_bytes(method, run_rows), "buckets": list(buckets),
             "graph_bytes": graph_bytes(plan, method) * len(buckets)}
 
 
@@ -60,6 +61,8 @@ def compile_arguments(options: CompileOptions, buckets: Mapping[str, tuple[int, 
         arguments += ["--suffix-mode", options.suffix_mode, "--suffix-keep-tokens", str(options.suffix_keep_tokens)]
     if options.full_decoder_rows:
         arguments += ["--full-decoder-rows", str(options.full_decoder_rows)]
+    if options.max_eager_rows != type(options).max_eager_rows:
+        arguments += ["--max-eager-rows", str(options.max_eager_rows)]
     if options.max_graphs != type(options).max_graphs:
         arguments += ["--max-graphs", str(options.max_graphs)]
     policy = "explicit" if buckets else options.bucket_policy
@@ -69,13 +72,17 @@ def compile_arguments(options: CompileOptions, buckets: Mapping[str, tuple[int, 
     return arguments + [word for each in chosen for word in ("--buckets", each)]
 
 
+def _of_run(method: Mapping[str, Any]) -> str:
+    return f", {method['run_rows']} in one run" if method["run_rows"] < method["max_rows"] else ""
+
+
 def lines(result: Mapping[str, Any]) -> Iterator[str]:
     yield f"target    {result['target']}"
     for name, size in result["classes"].items():
         if size:
             yield f"{name:12} {size:18,} bytes"
     for method in result["methods"]:
-        yield (f"method    {method['name']}: up to {method['max_rows']} rows, arena {method['arena_bytes']:,} bytes "
+        yield (f"method    {method['name']}: up to {method['max_rows']} rows{_of_run(method)}, arena {method['arena_bytes']:,} bytes "
                f"({method['peak_bytes']:,} alive at most), {len(method['buckets'])} buckets")
     yield f"weights   {result['weight_bytes']:,} bytes, not part of the total"
     yield f"reserved  {result['reserved_bytes']:,} bytes by the executor"

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from dsv41c.tools.cli.check import Verify
 
 if TYPE_CHECKING:
-    from dsv41c.runtime.load import DecisionRecord, Runtime
+    from dsv41c.runtime.load import DecisionRecord
     from dsv41c.runtime.requests import Completion
+    from dsv41c.runtime.step_log import LoggedRun
     from dsv41c.runtime.tokenizer import Tokenizer
+    from dsv41c.tools.cli.output_file import OutputFile
     from dsv41c.tools.cli.prompts import PromptOptions
 
 
@@ -44,22 +45,27 @@ def run_command(
                                                       "bytes, as 8GiB, beside the weights.")] = None,
     dump_logits: Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Write float32 logits: array r{i} for "
                                                      "request i, one row for each returned token.")] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write every method run as a trace event, "
+                                               "for Perfetto or chrome://tracing; also when the run fails.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Generate text, or token ids where the artifact has no tokenizer."""
     from dsv41c.runtime.requests import Request
     from dsv41c.tools.cli.byte_size import parse_bytes
+    from dsv41c.tools.cli.output_file import OutputFile
     from dsv41c.tools.cli.prompts import PromptOptions
 
     settings = Request((), max_new_tokens, temperature=temperature, top_p=top_p, seed=seed, ignore_eos=ignore_eos,
                        prompt_logprobs=prompt_logprobs)
     options = PromptOptions(prompt, prompt_ids, prompts_file, settings)
-    if dump_logits is not None:
-        _check_writable(dump_logits)
+    logits = None if dump_logits is None else OutputFile("logits", "--dump-logits", dump_logits)
+    events = None if trace is None else OutputFile("the trace", "--trace", trace)
+    for file in filter(None, (logits, events)):
+        file.check_writable()
     allowed = None if memory_budget is None else parse_bytes("--memory-budget", memory_budget)
-    outcome = _run(artifact, options, _Modes(verify.value, weights, eager, dump_logits is not None, allowed))
-    if dump_logits is not None:
-        _write_logits(dump_logits, outcome.completions)
+    outcome = _run(artifact, options, _Modes(verify.value, weights, eager, logits is not None, allowed, events))
+    if logits is not None:
+        logits.write(_fill_logits(outcome.completions))
     if as_json:
         print(json.dumps(_result(outcome), ensure_ascii=False))
     else:
@@ -73,32 +79,23 @@ class _Modes:
     eager: bool
     keep_logits: bool
     memory_budget: int | None
+    trace: OutputFile | None
 
 
 @dataclass(frozen=True)
 class _Outcome:
     completions: list[Completion]
-    records: list[DecisionRecord]
+    runs: list[LoggedRun]
     report: dict[str, Any]
     seconds: float
     tokenizer: Tokenizer | None
 
+    @property
+    def records(self) -> list[DecisionRecord]:
+        return [run.record for run in self.runs]
+
     def text(self, completion: Completion) -> str | None:
         return self.tokenizer.decode(completion.tokens) if self.tokenizer else None
-
-
-class _Recorded:
-    """The runtime, with the decision records of every step kept: the runtime itself keeps the newest only."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self.output = runtime.output
-        self.records: list[DecisionRecord] = []
-
-    def step(self, upload: Any, keep_rows: Any, logit_rows: Any, eager: bool = False) -> None:
-        since = self._runtime.num_records()
-        self._runtime.step(upload, keep_rows, logit_rows, eager)
-        self.records += self._runtime.records(since)
 
 
 def _run(artifact: Path, options: PromptOptions, modes: _Modes) -> _Outcome:
@@ -107,6 +104,7 @@ def _run(artifact: Path, options: PromptOptions, modes: _Modes) -> _Outcome:
     from dsv41c.runtime.limits import Limits
     from dsv41c.runtime.load import load
     from dsv41c.runtime.requests import check_request
+    from dsv41c.runtime.step_log import StepLog
     from dsv41c.runtime.tokenizer import Tokenizer, require
     from dsv41c.tools.cli.progress import counter
 
@@ -120,22 +118,28 @@ def _run(artifact: Path, options: PromptOptions, modes: _Modes) -> _Outcome:
     runtime = load(artifact, modes.verify, weights=modes.weights,
                    memory_budget=modes.memory_budget)  # type: ignore[arg-type]
     with runtime, counter("tokens", most) as on_token:
-        recorded = _Recorded(runtime)
+        log = StepLog(runtime)
         start = time.perf_counter()
-        completions = generate(recorded, limits, requests, eager=modes.eager, keep_logits=modes.keep_logits,
-                               on_token=on_token)
-        return _Outcome(completions, recorded.records, runtime.report(), time.perf_counter() - start, tokenizer)
+        try:
+            completions = generate(log, limits, requests, eager=modes.eager, keep_logits=modes.keep_logits,
+                                   on_token=on_token)
+        finally:
+            if modes.trace is not None:
+                modes.trace.write(_fill_trace(log.runs, artifact))
+        return _Outcome(completions, log.runs, runtime.report(), time.perf_counter() - start, tokenizer)
 
 
 def _result(outcome: _Outcome) -> dict[str, Any]:
+    from dsv41c.runtime.step_log import counters
+
     requests = [{"prompt_ids": list(c.prompt_ids), "tokens": list(c.tokens), "text": outcome.text(c),
                  "finish_reason": c.finish_reason}
                 | ({} if c.prompt_logprobs is None else {"prompt_logprobs": [None, *c.prompt_logprobs]})
                 for c in outcome.completions]
-    steps = [{"method": r.method, "bucket": r.bucket, "rows": r.rows, "pad_rows": r.pad_rows, "mode": r.mode,
-              "reason": r.reason, "us": r.us} for r in outcome.records]
+    steps = [run.to_json() | {"us": run.record.us} for run in outcome.runs]
     load = {name: outcome.report[name] for name in ("planned_bytes", "reserved_bytes", "seconds")}
-    return {"schema_version": 1, "requests": requests, "steps": steps, "load": load}
+    return {"schema_version": 1, "requests": requests, "steps": steps, "counters": counters(outcome.records),
+            "load": load}
 
 
 def _print_texts(outcome: _Outcome) -> None:
@@ -144,7 +148,7 @@ def _print_texts(outcome: _Outcome) -> None:
         print(",".join(str(t) for t in completion.tokens) if text is None else text)
     tokens = sum(len(c.tokens) for c in outcome.completions)
     print(f"{len(outcome.completions)} requests, {tokens} tokens in {outcome.seconds:.3f} s, "
-          f"load {outcome.report['seconds']:.3f} s\nsteps {summarise_steps(outcome.records)}", file=sys.stderr)
+          f"load {outcome.report['seconds']:.3f} s\nsteps {summarise_steps(outcome.records)}\nruns  {summarise_runs(outcome.records)}", file=sys.stderr)
 
 
 def summarise_steps(records: Sequence[DecisionRecord]) -> str:
@@ -156,32 +160,23 @@ def summarise_steps(records: Sequence[DecisionRecord]) -> str:
     return ", ".join(f"{name} x{len(us)} {sum(us) / len(us):.0f} us" for name, us in spent.items())
 
 
-def _check_writable(path: Path) -> None:
-    """Before the work, so that its result is not lost to a path that cannot be written (E0606)."""
-    from dsv41c.runtime.plan.errors import Dsv41cError
+def summarise_runs(records: Sequence[DecisionRecord]) -> str:
+    """`decode bucketed (bucket) 14 runs, 28 rows, 3 pads` for each method, mode and reason."""
+    from dsv41c.runtime.step_log import counters
 
-    found = "a directory" if path.is_dir() else None if path.parent.is_dir() else f"no directory {path.parent}"
-    if found is None and not os.access(path.parent, os.W_OK):
-        found = f"no permission to write in {path.parent}"
-    if found is not None:
-        raise Dsv41cError("DSV41C-E0606", "logits cannot be written", where=str(path), found=found,
-                          needed="a file name in a writable directory", do="choose another --dump-logits")
+    return "; ".join(f"{c['method']} {c['mode']} ({c['reason']}) {c['runs']} runs, {c['rows']} rows, "
+                     f"{c['pad_rows']} pads" for c in counters(records))
 
 
-def _write_logits(path: Path, completions: Sequence[Completion]) -> None:
-    """The file appears under its name only when it is whole (E0606 when it cannot)."""
+def _fill_logits(completions: Sequence[Completion]) -> Callable[[BinaryIO], object]:
     import numpy as np
 
-    from dsv41c.runtime.plan.errors import Dsv41cError
-
-    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     arrays = {f"r{index}": completion.logits for index, completion in enumerate(completions)}
-    try:
-        with temporary.open("wb") as handle:
-            np.savez(handle, **arrays)
-        temporary.replace(path)
-    except OSError as error:
-        raise Dsv41cError("DSV41C-E0606", "logits cannot be written", where=str(path), found=str(error),
-                          needed="a writable directory with free space", do="choose another --dump-logits") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    return lambda handle: np.savez(handle, **arrays)
+
+
+def _fill_trace(runs: Sequence[LoggedRun], artifact: Path) -> Callable[[BinaryIO], object]:
+    from dsv41c.runtime.step_log import chrome_trace
+
+    text = json.dumps(chrome_trace(runs, f"dsv41c run {artifact}"))
+    return lambda handle: handle.write(text.encode())

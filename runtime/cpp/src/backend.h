@@ -45,7 +45,7 @@ class Backend {
   virtual int64_t reserved_bytes() const = 0;
 
   virtual void reserve_inputs(int64_t bytes) = 0;  // staging of all input ports, InputPort::staging into it
-  virtual std::unique_ptr<BoundMethod> bind(const Method& method, int64_t rows, Binding kind) = 0;
+  virtual std::unique_ptr<BoundMethod> bind(const Method& method, const RunRows& rows, Binding kind) = 0;
   virtual void finish_binding() {}  // after the buckets of all methods
   // Rows of the run that shows what a method's providers allocate; `smallest` is its smallest bucket.
   virtual int64_t warm_up_rows(const Method& method, int64_t smallest, int64_t max_rows) const = 0;

@@ -46,7 +46,7 @@ void CheckedBackend::reserve_inputs(int64_t bytes) {
   for (auto& slot : slots_) slot.resize(static_cast<size_t>(bytes));
 }
 
-std::unique_ptr<BoundMethod> CheckedBackend::bind(const Method& method, int64_t rows, Binding kind) {
+std::unique_ptr<BoundMethod> CheckedBackend::bind(const Method& method, const RunRows& rows, Binding kind) {
   const auto code = kind == Binding::bucket ? plan_format::E0703 : plan_format::E0802;
   const CheckedPlace place{method, regions_, memory_, limits_, rows};
   return std::make_unique<CheckedBoundMethod>(*this, std::make_shared<CheckedMethod>(place, kernels_, code));

@@ -43,7 +43,7 @@ bool is_inside(int64_t offset, const void* begin, int64_t bytes, const CheckedMe
 std::string CheckedRun::text() const { return "step " + std::to_string(step) + ", order " + std::to_string(seed); }
 
 dsv41c_tensor CheckedPlace::tensor(int64_t value) const {
-  return regions.tensor(method, value, {{method.symbol, rows}});
+  return regions.tensor(method, value, rows);
 }
 
 const Value& CheckedPlace::root(int64_t value) const {

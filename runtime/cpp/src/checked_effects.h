@@ -20,13 +20,13 @@ struct CheckedRun {
   std::string text() const;  // "step 3, order 0"
 };
 
-// Where a method's values lie at one number of rows.
+// Where a method's values lie in one run of so many rows.
 struct CheckedPlace {
   const Method& method;
   const Regions& regions;
   const CheckedMemory& memory;
   const Limits& limits;
-  int64_t rows;
+  RunRows rows;
 
   dsv41c_tensor tensor(int64_t value) const;
   const Value& root(int64_t value) const;   // what it looks into, or itself

@@ -33,7 +33,7 @@ CheckedMethod::CheckedMethod(const CheckedPlace& place, const KernelTable& kerne
 
 CheckedMethod::BoundLaunch CheckedMethod::bind(const Launch& launch, std::string_view code) const {
   BoundLaunch bound;
-  bound.place = {&place_.method, &launch, place_.rows};
+  bound.place = {&place_.method, &launch, rows()};
   for (const Argument& argument : launch.tensors)
     if (argument.kind != ArgumentKind::none) add_tensor(argument, bound);
   const LaunchTensors tensors(place_.method, launch, place_.rows, place_.regions);

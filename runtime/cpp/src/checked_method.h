@@ -19,7 +19,7 @@ class CheckedMethod {
   CheckedMethod(const CheckedMethod&) = delete;
   CheckedMethod& operator=(const CheckedMethod&) = delete;
 
-  int64_t rows() const { return place_.rows; }
+  int64_t rows() const { return place_.rows.count; }
   // What the method writes is not defined yet: the arena, its ports, its bridges. A run that continues a split leaves
   // the rows that earlier ones have moved in the bridges.
   void forget(CheckedMemory& memory, bool continues) const {

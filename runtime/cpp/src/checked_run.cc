@@ -153,7 +153,7 @@ void CheckedMethod::check_ports(const CheckedMemory& memory, const CheckedRun& r
       if (!port.is_live(row, run.rows)) return;
       for (int64_t at = range.begin; at < range.end; ++at)
         if (memory.is_undefined(at))
-          fail("method " + place_.method.name + ", " + std::to_string(place_.rows) + " rows", run,
+          fail("method " + place_.method.name + ", " + std::to_string(rows()) + " rows", run,
                "row " + std::to_string(row) + " of output " + port.name() + " was never written",
                "every real row of an output to be written");
     });

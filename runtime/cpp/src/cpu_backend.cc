@@ -11,13 +11,13 @@ namespace {
 
 class CpuBoundMethod final : public BoundMethod {
  public:
-  CpuBoundMethod(const Method& method, int64_t rows, const Regions& regions, const KernelTable& kernels,
+  CpuBoundMethod(const Method& method, const RunRows& rows, const Regions& regions, const KernelTable& kernels,
                  std::string_view code)
-      : BoundMethod(rows) {
+      : BoundMethod(rows.count) {
     for (const Step& step : method.steps)
       for (const Launch& launch : step.launches) {
         const LaunchTensors tensors(method, launch, rows, regions);
-        const LaunchPlace place{&method, &launch, rows};
+        const LaunchPlace place{&method, &launch, rows.count};
         const Kernel& kernel = regions.plan->kernels[static_cast<size_t>(launch.kernel)];
         if (kernel.kind == BodyKind::sequence)
           add_parts(*regions.plan, kernel, tensors.binding, place, kernels, code);
@@ -57,7 +57,7 @@ CpuBackend::CpuBackend(const Artifact& artifact, const KernelTable& kernels)
   fill_state();
 }
 
-std::unique_ptr<BoundMethod> CpuBackend::bind(const Method& method, int64_t rows, Binding kind) {
+std::unique_ptr<BoundMethod> CpuBackend::bind(const Method& method, const RunRows& rows, Binding kind) {
   const auto code = kind == Binding::bucket ? plan_format::E0703 : plan_format::E0802;
   return std::make_unique<CpuBoundMethod>(method, rows, regions_, kernels_, code);
 }

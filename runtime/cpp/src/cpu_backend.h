@@ -13,7 +13,7 @@ class CpuBackend final : public Backend {
   int64_t planned_bytes() const override { return plan().memory.total_bytes; }
   int64_t reserved_bytes() const override { return reservation_.bytes(); }
   void reserve_inputs(int64_t) override {}
-  std::unique_ptr<BoundMethod> bind(const Method& method, int64_t rows, Binding kind) override;
+  std::unique_ptr<BoundMethod> bind(const Method& method, const RunRows& rows, Binding kind) override;
   int64_t warm_up_rows(const Method&, int64_t smallest, int64_t) const override { return smallest; }
   void poison(int32_t byte) override;
   void write_input(const InputPort& port, const int32_t* list, const InputRows& rows) override;

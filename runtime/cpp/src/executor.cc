@@ -70,11 +70,11 @@ void Executor::warm_up() {
 WarmUp Executor::warm_up(const LoadedMethod& method) {
   const BoundMethod* bucket = method.smallest();
   if (!bucket) return {};
-  WarmUp result{backend_->warm_up_rows(method.method(), bucket->rows(), method.max_rows()), {}};
+  WarmUp result{backend_->warm_up_rows(method.method(), bucket->rows(), method.run_rows()), {}};
   std::unique_ptr<BoundMethod> other;
   if (result.rows != bucket->rows()) {
     warm_up_run(method, *bucket);
-    other = backend_->bind(method.method(), result.rows, Binding::eager);
+    other = backend_->bind(method.method(), {result.rows}, Binding::eager);
   }
   dsv41c_allocations counted{};
   for (const dsv41c_provider* p : kernels_.providers()) p->count_allocations(1, &counted);

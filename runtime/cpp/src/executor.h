@@ -69,6 +69,7 @@ class Executor {
   const LoadedFlow& choose_flow(const dsv41c_step_inputs& inputs) const;
   bool holds(const LoadedFlow& flow, const dsv41c_step_inputs& inputs) const;
   void run_method(size_t index, const dsv41c_step_inputs& inputs, int64_t rows);
+  void run_eagerly(size_t index, const dsv41c_step_inputs& inputs, int64_t rows);         // eager_blocks.cc
   void run_split(size_t index, const dsv41c_step_inputs& inputs, const Split& split);     // split_step.cc
   const int32_t* moved_logit_rows(const dsv41c_step_inputs& inputs, const Split& split);  // split_step.cc
   void poison();

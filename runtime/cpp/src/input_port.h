@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "upload.h"
+
 namespace dsv41c {
 
 enum class InputSource { upload, keep_rows, logit_rows };
@@ -28,6 +30,19 @@ struct InputPort {
   void fill(int32_t* to, const int32_t* list, const InputRows& rows) const {
     std::copy_n(list + rows.first * columns(), rows.count * columns(), to);
     for (int64_t row = rows.count; row < rows.launched; ++row) std::ranges::copy(pad, to + row * columns());
+    if (source == InputSource::upload && rows.first > 0) continue_slot(to, rows.count);
+  }
+
+ private:
+  // Rows of a slot that an earlier run has begun count from its first row in this one, and do not start the slot again.
+  static void continue_slot(int32_t* upload, int64_t count) {
+    const int32_t slot = upload[SLOT], taken = upload[OFFSET];
+    if (taken == 0) return;
+    for (int32_t* row = upload; row < upload + count * NUM_UPLOAD_COLUMNS && row[SLOT] == slot;
+         row += NUM_UPLOAD_COLUMNS) {
+      row[OFFSET] -= taken;
+      row[FLAGS] &= ~START;
+    }
   }
 };
 

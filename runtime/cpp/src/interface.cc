@@ -82,9 +82,12 @@ void fill_record(const dsv41c::Executor& executor, int64_t index, dsv41c_record&
   out = {};
   std::snprintf(out.method, sizeof out.method, "%s",
                 executor.plan().methods[static_cast<size_t>(record.method)].name.c_str());
-  if (record.parts > 0)
+  if (is_split(record.reason))
     std::snprintf(out.reason, sizeof out.reason, "part %d of %d%s", record.part, record.parts,
                   reason_text(record.reason));
+  else if (record.parts > 1)
+    std::snprintf(out.reason, sizeof out.reason, "%s, block %d of %d", reason_text(record.reason), record.part,
+                  record.parts);
   else
     std::snprintf(out.reason, sizeof out.reason, "%s", reason_text(record.reason));
   out.bucket = record.launched_rows;

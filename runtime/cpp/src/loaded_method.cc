@@ -38,13 +38,13 @@ InputSource source_of_axis(const Method& method) {
 }
 
 InputPort input_port(const Method& method, const Port& port, InputSource axis, const Regions& regions,
-                     const Symbols& symbols, int64_t* staging_bytes) {
+                     int64_t max_rows, int64_t* staging_bytes) {
   const SourceName* named = std::ranges::find_if(SOURCES, [&](const SourceName& s) { return port.name == s.port; });
   if (named == std::end(SOURCES) || named->source != axis)
     refuse(method, "port " + port.name + " on axis " + method.axis,
            "port upload on axis rows or groups, keep_rows on kept_rows or logit_rows on output_rows");
   const size_t columns = axis == InputSource::upload ? 5 : 1;
-  const dsv41c_tensor t = regions.tensor(method, port.value, symbols);
+  const dsv41c_tensor t = regions.tensor(method, port.value, {max_rows});
   if (t.dtype != DSV41C_INT32 || port.pad.size() != columns)
     refuse(method,
            "port " + port.name + " of dtype " + std::string(dtype_name(t.dtype)) + " with " +
@@ -52,7 +52,7 @@ InputPort input_port(const Method& method, const Port& port, InputSource axis, c
            "int32 with " + std::to_string(columns) + " columns");
   const int64_t staging = *staging_bytes;
   int64_t bytes = span_bytes(t);
-  // Replays of one step stage one behind another; only the first has pads, fewer than the largest bucket's rows.
+  // Runs of one step stage one behind another; only the first has pads, fewer than the largest bucket's rows.
   if (method.ladder.splits()) bytes += method.buckets.back() * static_cast<int64_t>(columns * sizeof(int32_t));
   *staging_bytes += (bytes + plan_format::ALIGNMENT - 1) / plan_format::ALIGNMENT * plan_format::ALIGNMENT;
   return {named->source, static_cast<int32_t*>(t.data), staging,
@@ -72,7 +72,7 @@ const int32_t* list_of(const dsv41c_step_inputs& inputs, InputSource source) {
 }
 
 // Of a method that may be split: the verifier has seen that their rows lie one behind the other.
-std::vector<OutgoingBridge> outgoing_bridges(const Method& method, const Regions& regions, const Symbols& bound) {
+std::vector<OutgoingBridge> outgoing_bridges(const Method& method, const Regions& regions, int64_t max_rows) {
   std::set<int64_t> written;  // values that are no views
   for (const Step& step : method.steps)
     for (const Launch& launch : step.launches)
@@ -86,7 +86,7 @@ std::vector<OutgoingBridge> outgoing_bridges(const Method& method, const Regions
   std::vector<OutgoingBridge> bridges;
   for (int64_t index : written) {
     if (method.values[static_cast<size_t>(index)].storage.kind != StorageKind::bridge) continue;
-    const dsv41c_tensor t = regions.tensor(method, index, bound);
+    const dsv41c_tensor t = regions.tensor(method, index, {max_rows});
     bridges.push_back({static_cast<uint8_t*>(t.data), span_bytes(t) / t.sizes[0]});
   }
   return bridges;
@@ -96,14 +96,13 @@ std::vector<OutgoingBridge> outgoing_bridges(const Method& method, const Regions
 
 LoadedMethod::LoadedMethod(const Method& method, int64_t max_rows, Backend& backend, int64_t* staging_bytes)
     : method_(method), max_rows_(max_rows), backend_(backend), axis_(source_of_axis(method)) {
-  const Symbols bound{{method.symbol, max_rows}};
   for (const Port& port : method.inputs)
-    inputs_.push_back(input_port(method, port, axis_, backend.regions(), bound, staging_bytes));
-  if (method.ladder.splits()) outgoing_ = outgoing_bridges(method, backend.regions(), bound);
+    inputs_.push_back(input_port(method, port, axis_, backend.regions(), max_rows, staging_bytes));
+  if (method.ladder.splits()) outgoing_ = outgoing_bridges(method, backend.regions(), max_rows);
 }
 
 void LoadedMethod::bind_buckets() {
-  for (int64_t rows : method_.buckets) buckets_.push_back(backend_.bind(method_, rows, Binding::bucket));
+  for (int64_t rows : method_.buckets) buckets_.push_back(backend_.bind(method_, {rows}, Binding::bucket));
 }
 
 const BoundMethod* LoadedMethod::least_bucket(int64_t rows) const {

@@ -65,6 +65,8 @@ struct Bridge {
   LifeKind life = LifeKind::flow;
   std::string method;           // steps
   int64_t first = 0, last = 0;  // steps: of the method, both included
+
+  bool is_of_flow() const { return life == LifeKind::flow; }
 };
 
 struct Local {
@@ -188,6 +190,7 @@ struct Ladder {
   int64_t replay_ns = 0;
   int64_t row_ns = 0;
   int64_t eager_ns = 0;
+  int64_t block_rows = 0;  // most rows of one run, of a method that is run in blocks of rows; 0: it never is
 
   bool splits() const { return above == "split"; }
 };
@@ -203,6 +206,9 @@ struct Method {
   std::vector<Step> steps;
   int64_t arena_bytes = 0;
   Ladder ladder;
+
+  // Most rows of one run when a step has at most `bound`.
+  int64_t run_rows(int64_t bound) const { return ladder.block_rows > 0 ? ladder.block_rows : bound; }
 };
 
 struct Flow {

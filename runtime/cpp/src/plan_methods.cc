@@ -84,6 +84,7 @@ Ladder read_ladder(const json& node, const Path& path) {
   ladder.replay_ns = reader.integer("replay_ns");
   ladder.row_ns = reader.integer("row_ns");
   ladder.eager_ns = reader.integer("eager_ns");
+  ladder.block_rows = reader.integer("block_rows");
   reader.done();
   return ladder;
 }

@@ -16,6 +16,7 @@ enum class Reason : int8_t {
 };
 
 inline bool is_eager(Reason reason) { return reason != Reason::bucket && reason != Reason::split; }
+inline bool is_split(Reason reason) { return reason == Reason::split || reason == Reason::split_launched_singly; }
 
 // Of a split behind the numbers of the part.
 inline const char* reason_text(Reason reason) {
@@ -42,7 +43,7 @@ struct Record {
   int32_t launched_rows = 0;
   int32_t rows = 0;
   Reason reason = Reason::bucket;
-  int32_t part = 0, parts = 0;  // from 1, of a split
+  int32_t part = 0, parts = 0;  // from 1, of a split or of eager blocks
 };
 
 class RecordRing {

@@ -5,7 +5,18 @@
 
 namespace dsv41c {
 
-uint8_t* Regions::address(const Method& method, const Value& value, const Symbols& symbols) const {
+namespace {
+
+// Of a value whose first size is the method's rows; 0 of one that is not made of them.
+int64_t row_bytes(const Method& method, const Value& value) {
+  if (value.sizes.empty() || value.sizes[0].kind != Expr::Kind::symbol || value.sizes[0].symbol != method.symbol)
+    return 0;
+  return evaluate(value.strides[0], {}) * item_bytes(value.dtype);
+}
+
+}  // namespace
+
+uint8_t* Regions::address(const Method& method, const Value& value, const Symbols& symbols, int64_t first) const {
   const int64_t index = value.storage.index;
   switch (value.storage.kind) {
     case StorageKind::arena:
@@ -14,21 +25,25 @@ uint8_t* Regions::address(const Method& method, const Value& value, const Symbol
       return io + index;
     case StorageKind::state:
       return state + plan->state[static_cast<size_t>(index)].offset;
-    case StorageKind::bridge:
-      return bridges + plan->bridges[static_cast<size_t>(index)].offset;
+    case StorageKind::bridge: {
+      const Bridge& bridge = plan->bridges[static_cast<size_t>(index)];
+      const int64_t rows = bridge.is_of_flow() ? first : 0;
+      return bridges + bridge.offset + (rows > 0 ? rows * row_bytes(method, value) : 0);
+    }
     case StorageKind::weight:
       return weights[static_cast<size_t>(index)];
     case StorageKind::view:
-      return address(method, method.values[static_cast<size_t>(index)], symbols) +
+      return address(method, method.values[static_cast<size_t>(index)], symbols, first) +
              evaluate(value.storage.offset, symbols) * item_bytes(value.dtype);
   }
   throw std::logic_error("storage kind");
 }
 
-dsv41c_tensor Regions::tensor(const Method& method, int64_t index, const Symbols& symbols) const {
+dsv41c_tensor Regions::tensor(const Method& method, int64_t index, const RunRows& rows) const {
+  const Symbols symbols{{method.symbol, rows.count}};
   const Value& value = method.values[static_cast<size_t>(index)];
   dsv41c_tensor t{};
-  t.data = address(method, value, symbols);
+  t.data = address(method, value, symbols, rows.first);
   t.dtype = value.dtype;
   t.ndim = static_cast<int32_t>(value.sizes.size());
   for (size_t d = 0; d < value.sizes.size(); ++d) {
@@ -60,16 +75,15 @@ int64_t span_bytes(const dsv41c_tensor& tensor) {
   return (last + 1) * item_bytes(tensor.dtype);
 }
 
-LaunchTensors::LaunchTensors(const Method& method, const Launch& launch, int64_t rows, const Regions& regions) {
-  const Symbols symbols{{method.symbol, rows}};
+LaunchTensors::LaunchTensors(const Method& method, const Launch& launch, const RunRows& rows, const Regions& regions) {
   for (const Argument& argument : launch.tensors) {
     dsv41c_tensor absent{};
     absent.ndim = -1;
-    tensors_.push_back(argument.kind == ArgumentKind::none ? absent : regions.tensor(method, argument.value, symbols));
+    tensors_.push_back(argument.kind == ArgumentKind::none ? absent : regions.tensor(method, argument.value, rows));
   }
-  binding = {tensors_.data(), static_cast<int32_t>(tensors_.size()), -1, rows, nullptr, 0, nullptr};
+  binding = {tensors_.data(), static_cast<int32_t>(tensors_.size()), -1, rows.count, nullptr, 0, nullptr};
   if (launch.scratch) {
-    const dsv41c_tensor scratch = regions.tensor(method, *launch.scratch, symbols);
+    const dsv41c_tensor scratch = regions.tensor(method, *launch.scratch, rows);
     binding.scratch = scratch.data;
     binding.scratch_bytes = span_bytes(scratch);
   }

@@ -7,6 +7,12 @@
 
 namespace dsv41c {
 
+// Rows of one run of a method: so many, and how many rows of the step earlier runs have taken.
+struct RunRows {
+  int64_t count = 0;
+  int64_t first = 0;
+};
+
 struct Regions {
   const Plan* plan = nullptr;
   uint8_t* state = nullptr;
@@ -15,8 +21,11 @@ struct Regions {
   uint8_t* arena = nullptr;
   std::vector<uint8_t*> weights;  // by plan weight index
 
-  uint8_t* address(const Method& method, const Value& value, const Symbols& symbols) const;
-  dsv41c_tensor tensor(const Method& method, int64_t value, const Symbols& symbols) const;
+  // A bridge of a flow holds the rows of a whole step: the run's begin at `first`.
+  dsv41c_tensor tensor(const Method& method, int64_t value, const RunRows& rows) const;
+
+ private:
+  uint8_t* address(const Method& method, const Value& value, const Symbols& symbols, int64_t first) const;
 };
 
 // A plan's state, weight or bridge as a contiguous tensor at `data`.
@@ -27,7 +36,7 @@ int64_t span_bytes(const dsv41c_tensor& tensor);
 // The tensors of one launch at one number of rows, as a provider's bind takes them.
 class LaunchTensors {
  public:
-  LaunchTensors(const Method& method, const Launch& launch, int64_t rows, const Regions& regions);
+  LaunchTensors(const Method& method, const Launch& launch, const RunRows& rows, const Regions& regions);
   LaunchTensors(const LaunchTensors&) = delete;
   LaunchTensors& operator=(const LaunchTensors&) = delete;
 

@@ -64,6 +64,7 @@ std::string render_report(const Executor& executor, double seconds) {
                             {"breaks", count_steps(method, StepKind::break_)},
                             {"policy", method.ladder.policy},
                             {"above", method.ladder.above},
+                            {"run_rows", executor.methods_[i]->run_rows()},
                             {"launches", launches_by_provider(method, executor.kernels_)},
                             {"kernels", kernels_by_provider(executor.plan(), method, executor.kernels_)}};
     aten[method.name] = {{"rows", warm.rows}, {"allocations", warm.allocated.count}, {"bytes", warm.allocated.bytes}};

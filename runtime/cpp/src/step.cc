@@ -1,7 +1,6 @@
 // One step: choose a flow, then run its methods from frozen launches, or bound for the call.
 #include <algorithm>
 #include <chrono>
-#include <memory>
 
 #include "dsv41c/plan_generated.h"
 #include "error.h"
@@ -79,23 +78,15 @@ void Executor::run_step(const dsv41c_step_inputs& inputs) {
 void Executor::run_method(size_t index, const dsv41c_step_inputs& inputs, int64_t rows) {
   const auto begin = std::chrono::steady_clock::now();
   const LoadedMethod& method = *methods_[index];
-  const BoundMethod* bound = method.least_bucket(rows);
-  Record record{0, static_cast<int32_t>(index), 0, static_cast<int32_t>(rows),
-                bound ? Reason::bucket : Reason::above_largest_bucket};
-  if (bound && backend_->launches_singly()) record.reason = Reason::bucket_launched_singly;
-  std::unique_ptr<BoundMethod> eager;
-  if (inputs.eager || !bound) {
-    if (inputs.eager) record.reason = Reason::requested;
-    eager = backend_->bind(plan().methods[index], rows, Binding::eager);
-    bound = eager.get();
-  }
-  record.launched_rows = static_cast<int32_t>(bound->rows());
+  const BoundMethod* bound = inputs.eager ? nullptr : method.least_bucket(rows);
+  if (!bound) return run_eagerly(index, inputs, rows);
   poison();
   method.write_inputs(inputs, {.count = rows, .launched = bound->rows()});
   bound->run();
   last_rows_[index] = rows;
-  record.us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-  records_.append(record);
+  const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  records_.append({us, static_cast<int32_t>(index), static_cast<int32_t>(bound->rows()), static_cast<int32_t>(rows),
+                   backend_->launches_singly() ? Reason::bucket_launched_singly : Reason::bucket});
 }
 
 // Debug: nothing in the arena may be read before a launch of the same method wrote it.
@@ -115,7 +106,7 @@ dsv41c_tensor Executor::output(const std::string& name) {
         // Views are made at the bound, where every size is at least 1; the rows of the step replace the first size.
         const Method& method = plan().methods[index];
         dsv41c_tensor t =
-            backend_->regions().tensor(method, port.value, {{method.symbol, methods_[index]->max_rows()}});
+            backend_->regions().tensor(method, port.value, {methods_[index]->max_rows()});
         t.sizes[0] = last_rows_[index];
         const Entered entered(*backend_);
         t.data = backend_->read_output(name, t);

@@ -1,5 +1,6 @@
-// Rules of ladders: known names, costs in range, and what a method must be like so that its rows can be split.
+// Rules of ladders: known names, costs in range, and what a method must be like so that its rows can be divided.
 #include <algorithm>
+#include <map>
 
 #include "json_reader.h"
 #include "plan_bodies.h"
@@ -57,21 +58,51 @@ void check_bridges(const Plan& plan, const Method& method, const BridgeUse& use,
   }
 }
 
+bool grows(const Value& value, const std::string& symbol) {
+  return std::ranges::any_of(value.sizes, [&](const Expr& size) { return reads_symbol(size, symbol); });
+}
+
+// No output, and bridges of flows that hold the rows of a whole step, or are read as a whole.
+void check_blocks(const Plan& plan, const Method& method, const BridgeUse& use, int64_t bound) {
+  const auto refuse = [](const std::string& where, const std::string& found, const std::string& needed) {
+    broken("method cannot run in blocks", where, found, needed);
+  };
+  if (!method.outputs.empty()) refuse("method " + method.name, "output " + method.outputs[0].name, "no outputs");
+  for (size_t i = 0; i < method.values.size(); ++i) {
+    const Value& value = method.values[i];
+    if (value.storage.kind != StorageKind::bridge || !plan.bridges[value.storage.index].is_of_flow()) continue;
+    const std::string where = value_place(method, static_cast<int64_t>(i));
+    if (!is_rows(value, method.symbol)) {
+      if (use.written.contains(value.storage.index) || grows(value, method.symbol))
+        refuse(where, "a bridge that is not used by rows", "sizes [" + method.symbol + ", ...], constant but for the first");
+      continue;
+    }
+    const int64_t rows = plan.bridges[value.storage.index].sizes[0];
+    if (rows < bound)
+      refuse(where, "a bridge of " + std::to_string(rows) + " rows",
+             "room for all " + std::to_string(bound) + " rows of a step");
+  }
+}
+
 }  // namespace
 
 // A split method replays a graph several times, and each replay writes its bridges from their first row on: a later
-// replay must not read what an earlier one wrote, and what follows must take rows by number.
+// replay must not read what an earlier one wrote, and what follows must take rows by number. Blocks of rows enter the
+// bridges one behind another.
 void check_ladders(const Plan& plan, const std::vector<BridgeUse>& uses) {
   for (size_t i = 0; i < plan.methods.size(); ++i) {
     const Method& method = plan.methods[i];
     const std::string where = "method " + method.name;
     check_ladder(method.ladder, where);
-    if (!method.ladder.splits()) continue;
-    check_form(method, where);
-    check_bridges(plan, method, uses[i], where);
+    if (method.ladder.splits()) {
+      check_form(method, where);
+      check_bridges(plan, method, uses[i], where);
+    }
+    if (method.ladder.block_rows > 0) check_blocks(plan, method, uses[i], symbol_of(plan, method).hi);
   }
   for (const Flow& flow : plan.flows) {
     std::set<int64_t> moved;
+    std::map<int64_t, std::string> regrouped;  // bridge -> axis of the method that wrote it in blocks
     bool is_split = false;
     for (const std::string& name : flow.methods) {
       const auto method = std::ranges::find(plan.methods, name, &Method::name);
@@ -82,6 +113,12 @@ void check_ladders(const Plan& plan, const std::vector<BridgeUse>& uses) {
         if (use.needed.contains(bridge) && method->axis != "output_rows")
           broken("split rows are read in their old places", "method " + name,
                  "bridge " + plan.bridges[bridge].name + " on axis " + method->axis, "axis output_rows");
+      for (const auto& [bridge, axis] : regrouped)
+        if (use.needed.contains(bridge) && method->axis == axis)
+          broken("rows of blocks are read together", "method " + name,
+                 "bridge " + plan.bridges[bridge].name + " on axis " + axis, "another axis, which takes rows by number");
+      if (method->ladder.block_rows > 0)
+        for (int64_t bridge : use.written) regrouped[bridge] = method->axis;
       if (!method->ladder.splits()) continue;
       is_split = true;
       moved.insert(use.written.begin(), use.written.end());

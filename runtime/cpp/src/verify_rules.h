@@ -59,7 +59,7 @@ struct BridgeUse {
   std::map<int64_t, std::string> needed;
 };
 
-// Values of the symbol at which everything is checked: the bounds and the buckets, ascending.
+// Values of the symbol at which everything is checked: the least and the most rows of a run, and the buckets.
 std::vector<int64_t> points_of(const Method& method, const Symbol& symbol);
 void check_tables(const Plan& plan);
 void check_bridges(const Plan& plan);

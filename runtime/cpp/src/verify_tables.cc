@@ -130,6 +130,15 @@ void check_buckets(const std::vector<int64_t>& buckets, const Symbol& symbol, co
   }
 }
 
+// Every bucket is a run, and no run is longer than a block.
+void check_block(const Method& method, const Symbol& symbol, const std::string& where) {
+  const int64_t rows = method.ladder.block_rows;
+  const int64_t least = method.buckets.empty() ? symbol.lo : std::max(symbol.lo, method.buckets.back());
+  if (rows != 0 && (rows < least || rows > symbol.hi))
+    broken("bad block of rows", where, std::to_string(rows) + " rows",
+           "0, or " + std::to_string(least) + " to " + std::to_string(symbol.hi));
+}
+
 void check_methods(const Plan& plan) {
   check_unique(plan.methods, name_of, "method");
   for (const Method& method : plan.methods) {
@@ -139,6 +148,7 @@ void check_methods(const Plan& plan) {
     if (symbol == plan.symbols.end())
       broken("unknown symbol", where, "symbol " + method.symbol, "a symbol of the plan");
     check_buckets(method.buckets, *symbol, where);
+    check_block(method, *symbol, where);
   }
 }
 

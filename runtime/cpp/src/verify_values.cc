@@ -84,7 +84,7 @@ Range range_at(const Plan& plan, const Method& method, const Value& value, const
 
 std::vector<int64_t> points_of(const Method& method, const Symbol& symbol) {
   std::set<int64_t> points(method.buckets.begin(), method.buckets.end());
-  points.insert({symbol.lo, symbol.hi});
+  points.insert({symbol.lo, method.run_rows(symbol.hi)});
   return {points.begin(), points.end()};
 }
 

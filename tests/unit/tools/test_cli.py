@@ -189,13 +189,13 @@ def test_inspect_text_names_every_method(artifact: Path) -> None:
 def test_run_json(artifact: Path) -> None:
     ended = dsv41c("run", artifact, "--prompt-ids", "5, 6,7", "--max-new-tokens", "4", "--ignore-eos", "--json")
     assert ended.code == 0, ended.err
-    assert set(ended.json) == {"schema_version", "requests", "steps", "load"}
+    assert set(ended.json) == {"schema_version", "requests", "steps", "counters", "load"}
     (request,) = ended.json["requests"]
     assert request["prompt_ids"] == [5, 6, 7]
     assert len(request["tokens"]) == 4
     assert (request["text"], request["finish_reason"]) == (None, "length")
     first = ended.json["steps"][0]
-    assert set(first) == {"method", "bucket", "rows", "pad_rows", "mode", "reason", "us"}
+    assert set(first) == {"step", "method", "bucket", "rows", "pad_rows", "mode", "reason", "us"}
     assert (first["method"], first["bucket"], first["rows"], first["mode"]) == ("encoder", 3, 3, "bucketed")
     assert [s["method"] for s in ended.json["steps"]] == ["encoder", "decoder", "head"] + ["decode"] * 3
     load = ended.json["load"]

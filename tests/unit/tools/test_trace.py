@@ -129,8 +129,8 @@ def test_the_schedule_does_not_depend_on_ladders() -> None:
 
 
 def test_lengths_are_printed(command: Command) -> None:
-    assert "prompt  quartiles" in command("bench", "trace", "--requests", 5).out
-    assert len(command("bench", "trace", "--requests", 5, "--json").json["requests"]) == 5
+    assert "prompt  quartiles" in command("bench", "trace", "--lengths", "--requests", 5).out
+    assert len(command("bench", "trace", "--lengths", "--requests", 5, "--json").json["requests"]) == 5
     assert run_trace(draw_trace(requests=2), 4, 8)["max_num_seqs"] == 4
 
 

@@ -64,7 +64,7 @@ std::string CudaBackend::graph_bench(std::span<const std::unique_ptr<LoadedMetho
     for (const auto& method : methods)
       for (int64_t rows : method->method().buckets) {
         kind.bound.push_back(
-            std::make_unique<CudaBoundMethod>(*engine_, method->method(), rows, kind.mode, kind.stats, kind.max_nodes));
+            std::make_unique<CudaBoundMethod>(*engine_, method->method(), RunRows{rows}, kind.mode, kind.stats, kind.max_nodes));
         all.push_back(kind.bound.back().get());
       }
     kind.stats.device_bytes = measure_graphs(all, kind.stats);

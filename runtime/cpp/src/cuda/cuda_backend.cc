@@ -84,7 +84,7 @@ void CudaBackend::reserve(const Artifact& artifact) {
 
 void CudaBackend::reserve_inputs(int64_t bytes) { resources_->ring.emplace(driver_, bytes); }
 
-std::unique_ptr<BoundMethod> CudaBackend::bind(const Method& method, int64_t rows, Binding kind) {
+std::unique_ptr<BoundMethod> CudaBackend::bind(const Method& method, const RunRows& rows, Binding kind) {
   const bool with_graphs = kind == Binding::bucket && !launch_singly_;
   auto bound = std::make_unique<CudaBoundMethod>(*engine_, method, rows,
                                                  with_graphs ? LaunchMode::graphs : LaunchMode::singly, stats_);

@@ -25,7 +25,7 @@ class CudaBackend final : public Backend {
   int64_t planned_bytes() const override { return planned_bytes_; }
   int64_t reserved_bytes() const override { return reserved_bytes_; }
   void reserve_inputs(int64_t bytes) override;
-  std::unique_ptr<BoundMethod> bind(const Method& method, int64_t rows, Binding kind) override;
+  std::unique_ptr<BoundMethod> bind(const Method& method, const RunRows& rows, Binding kind) override;
   void finish_binding() override;
   int64_t warm_up_rows(const Method& method, int64_t smallest, int64_t max_rows) const override;
   void finish_loading() override { driver_.loaded(); }

@@ -8,9 +8,9 @@
 
 namespace dsv41c::cuda {
 
-CudaBoundMethod::CudaBoundMethod(const Engine& engine, const Method& method, int64_t rows, LaunchMode mode,
+CudaBoundMethod::CudaBoundMethod(const Engine& engine, const Method& method, const RunRows& rows, LaunchMode mode,
                                  GraphStats& stats, int64_t max_nodes)
-    : BoundMethod(rows), engine_(engine), method_(method), values_([&] {
+    : BoundMethod(rows.count), engine_(engine), method_(method), run_rows_(rows), values_([&] {
         const Timed timed(stats.bind_s);
         return ValueTable(method, rows, engine.regions);
       }()) {
@@ -36,7 +36,7 @@ void CudaBoundMethod::add_step(const Step& step, LaunchMode mode, GraphStats& st
       const Timed timed(stats.bind_s);
       append_calls(kernel, operands_of(launch, values_), place, engine_.functions, pending.calls);
     } else {
-      const LaunchTensors tensors(method_, launch, rows(), engine_.regions);
+      const LaunchTensors tensors(method_, launch, run_rows_, engine_.regions);
       add_fallback(launch.kernel, tensors.binding, place, pending);
     }
   }
@@ -45,7 +45,7 @@ void CudaBoundMethod::add_step(const Step& step, LaunchMode mode, GraphStats& st
 
 void CudaBoundMethod::add_sequence(const Kernel& sequence, const LaunchPlace& place, Pending& pending) {
   const Plan& plan = *engine_.regions.plan;
-  const LaunchTensors given(method_, *place.launch, rows(), engine_.regions);
+  const LaunchTensors given(method_, *place.launch, run_rows_, engine_.regions);
   SequenceTensors tensors(plan, sequence, given.binding, place, engine_.driver().code());
   for (size_t i = 0; i < sequence.parts.size(); ++i) {
     const Part& part = sequence.parts[i];

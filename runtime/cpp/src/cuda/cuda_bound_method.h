@@ -28,7 +28,7 @@ class CudaBoundMethod final : public BoundMethod {
  public:
   // Graphs are added (or captured) here, and ready to run after finish(). `max_nodes` cuts longer runs of launches
   // into several graphs; 0 does not.
-  CudaBoundMethod(const Engine& engine, const Method& method, int64_t rows, LaunchMode mode, GraphStats& stats,
+  CudaBoundMethod(const Engine& engine, const Method& method, const RunRows& rows, LaunchMode mode, GraphStats& stats,
                   int64_t max_nodes = 0);
   ~CudaBoundMethod() override;
 
@@ -64,6 +64,7 @@ class CudaBoundMethod final : public BoundMethod {
 
   const Engine& engine_;
   const Method& method_;
+  const RunRows run_rows_;
   const ValueTable values_;
   mutable std::vector<Stretch> stretches_;  // a launch of single calls points into its parameters
   mutable std::vector<void*> pointers_;

@@ -135,12 +135,11 @@ CopyParams KernelCall::copy_params() const {
 
 MemsetParams KernelCall::memset_params() const { return {target, 0, value, 1, static_cast<size_t>(bytes), 1}; }
 
-ValueTable::ValueTable(const Method& method, int64_t rows, const Regions& regions) {
-  const Symbols symbols{{method.symbol, rows}};
+ValueTable::ValueTable(const Method& method, const RunRows& rows, const Regions& regions) {
   entries_.reserve(method.values.size());
   for (size_t i = 0; i < method.values.size(); ++i) {
     const Storage& storage = method.values[i].storage;
-    const dsv41c_tensor tensor = regions.tensor(method, static_cast<int64_t>(i), symbols);
+    const dsv41c_tensor tensor = regions.tensor(method, static_cast<int64_t>(i), rows);
     const bool is_weight = storage.kind == StorageKind::view ? entries_[static_cast<size_t>(storage.index)].is_weight
                                                              : storage.kind == StorageKind::weight;
     entries_.push_back({reinterpret_cast<Address>(tensor.data), span_bytes(tensor), is_weight});

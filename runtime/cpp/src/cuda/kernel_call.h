@@ -37,10 +37,10 @@ struct Extent {
   bool is_weight = false;
 };
 
-// Address and bytes of every value of a method at one number of rows.
+// Address and bytes of every value of a method in one run of so many rows.
 class ValueTable {
  public:
-  ValueTable(const Method& method, int64_t rows, const Regions& regions);
+  ValueTable(const Method& method, const RunRows& rows, const Regions& regions);
   const Extent& operator[](int64_t value) const { return entries_[static_cast<size_t>(value)]; }
 
  private:
