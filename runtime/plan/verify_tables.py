@@ -19,6 +19,7 @@ from dsv41c.runtime.plan.schema import (
     CompositeBody,
     CudaBody,
     Flow,
+    Method,
     NativeBody,
     Plan,
     SequenceBody,

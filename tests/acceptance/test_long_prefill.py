@@ -62,8 +62,8 @@ def runs(records: list[DecisionRecord], method: str) -> Iterator[tuple[int, str,
 
 
 @pytest.mark.parametrize(("rows", "mode"), [(16_384, "off"), (65_536, "compact")])
-def test_one_step_has_the_bits_of_chunks(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: int,
-                                         mode: str) -> None:
+def test_one_step_has_the_bits_of_chunks(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                         rows: int, mode: str) -> None:
     prompt = [int(token) for token in np.random.default_rng(7).integers(0, 96, rows)]
     whole = prefill(checkpoint, tmp_path, prompt, rows, mode)
     chunked = prefill(checkpoint, tmp_path, prompt, CHUNK, mode)
