@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dsv41c.tools.bench.trace import draw_trace
 from dsv41c.tools.bench.trace_run import made_artifact, run_trace_on
 from dsv41c.tools.bench.trace_schedule import Schedule, arrival_steps, simulate
-from tests.unit.tools.conftest import Command, check_refusal
+from tests.damage.command import Command, check_refusal
 
 SCHEDULE = Schedule(4, 64, 20)
 SMALL = {"max_model_len": 256, "max_num_seqs": 4, "max_num_batched_tokens": 64, "bucket_policy": "explicit",
