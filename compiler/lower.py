@@ -83,7 +83,8 @@ def lower(program: Program, state_specs: tuple[StateSpec, ...], num_slots: int, 
     tables = Tables(kernels, OPS, regions.weight, regions.state, regions.bridge, regions.bridge_shape,
                     regions.step_bridge, regions.io_offset, regions.pad_row)
     chosen = choose_buckets(choices.buckets,
-                            {m.name: MethodBound(m.axis, m.symbol.hi, bool(m.outputs)) for m in program.methods.values()})
+                            {m.name: MethodBound(m.axis, m.symbol.hi, bool(m.outputs))
+                             for m in program.methods.values()})
     methods = tuple(MethodLowering(m, tables, chosen[m.name], choices.breaks).lower() for m in program.methods.values())
     states, state_bytes = _place_state(state_specs)
     arena = max(m.arena_bytes for m in methods)

@@ -104,8 +104,8 @@ class Chosen:
 
 def choose_buckets(asked: Buckets, bounds: Mapping[str, MethodBound]) -> dict[str, Chosen]:
     """Ladders of all methods. Rungs ascend; sizes 1, 2 and 3 exist but in explicit ladders; the last rung is the bound,
-    or what is above it is split or, behind 8,192 rows and where an explicit or measured ladder ends, eager. E0402 where they are
-    too many."""
+    or what is above it is split or, behind 8,192 rows and where an explicit or measured ladder ends, eager. E0402 where
+    they are too many."""
     given, names = _of_policy(asked.policy, bounds)
     rungs = _within(asked, bounds, {name: given.get(name) or _default(name, bounds, asked.keep) for name in bounds})
     costs = asked.costs

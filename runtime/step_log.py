@@ -29,8 +29,8 @@ class LoggedRun:
 
 @dataclass
 class StepLog:
-    """The runtime as a generation loop uses it, with every record kept: the runtime itself keeps the newest only. A step
-    that fails leaves the runs before the failure."""
+    """The runtime as a generation loop uses it, with every record kept: the runtime itself keeps the newest only. A
+    step that fails leaves the runs before the failure."""
 
     runtime: Runtime
     clock: Callable[[], float] = time.perf_counter

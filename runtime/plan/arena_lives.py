@@ -24,7 +24,8 @@ class ArenaLife:
 
 
 def arena_lives(method: Method, bound: int) -> tuple[ArenaLife, ...]:
-    """In the order of values, in a run of `bound` rows. A view counts for what it looks into, and so does a launch's scratch."""
+    """In the order of values, in a run of `bound` rows. A view counts for what it looks into, and so does a launch's
+    scratch."""
     touched: dict[int, tuple[int, int]] = {}
     launches = (launch for step in method.steps for launch in step.launches)
     for moment, launch in enumerate(launches):

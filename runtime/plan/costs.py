@@ -47,7 +47,7 @@ def least_bucket(rungs: Sequence[int], rows: int) -> int | None:
 
 def runs_of(rungs: Sequence[int], above: str, rows: int) -> list[Run]:
     """What the executor runs for a step of so many rows: one replay, or above the top rung one eager run or (`above`
-    is "split") the rows left over and then full top rungs."""
+    is "split") the rows left over and then full top rungs. The blocks of an eager step count as one run."""
     first, full = _first_and_full(rungs, above, rows)
     return [first, *[Run(rungs[-1], rungs[-1])] * full] if full else [first]
 

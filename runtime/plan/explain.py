@@ -41,6 +41,12 @@ def explain(plan: Plan) -> dict[str, Any]:
     }
 
 
+def above_text(ladder: Mapping[str, Any]) -> str:
+    """What happens above the largest bucket, in words, from a ladder as plain data."""
+    rows = ladder["block_rows"]
+    return f"eager in blocks of {rows:,} rows" if rows and ladder["above"] == "eager" else str(ladder["above"])
+
+
 def bridge_map(plan: Plan) -> list[dict[str, Any]]:
     """Name, place in the bridges' region and life of each: "flow", or the steps of a method, both included."""
     return [{"name": b.name, "offset": b.offset, "bytes": math.prod(b.sizes) * DTYPES[b.dtype].item_bytes,

@@ -62,8 +62,8 @@ def runs(records: list[DecisionRecord], method: str) -> Iterator[tuple[int, str,
 
 
 @pytest.mark.parametrize(("rows", "mode"), [(16_384, "off"), (65_536, "compact")])
-def test_one_step_has_the_bits_of_chunks(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: int,
-                                         mode: str) -> None:
+def test_one_step_has_the_bits_of_chunks(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                         rows: int, mode: str) -> None:
     prompt = [int(token) for token in np.random.default_rng(7).integers(0, 96, rows)]
     whole = prefill(checkpoint, tmp_path, prompt, rows, mode)
     chunked = prefill(checkpoint, tmp_path, prompt, CHUNK, mode)
@@ -80,6 +80,9 @@ def test_one_step_has_the_bits_of_chunks(checkpoint: Path, tmp_path: Path, capsy
         (BLOCK_ROWS, "bucketed", f"part {i + 1} of {blocks} of a split") for i in range(blocks)]
     assert list(runs(whole.records, "decoder")) == kept
     assert {r.mode for r in chunked.records} == {"bucketed"}
-    shown = runner(capsys)("inspect", tmp_path / f"rows{rows}", "--json").json["memory"]
+    command = runner(capsys)
+    for name in ("inspect", "explain"):
+        assert "above them eager in blocks of 8,192 rows" in command(name, tmp_path / f"rows{rows}").out
+    shown = command("inspect", tmp_path / f"rows{rows}", "--json").json["memory"]
     assert shown["arena_bytes"] == whole.memory["arena"] < 2.1 * chunked.memory["arena"]
     assert shown["total_bytes"] == whole.reserved

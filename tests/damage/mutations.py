@@ -155,7 +155,8 @@ def other_buckets(plan: Any, rng: random.Random) -> str:
 
 def other_ladder(plan: Any, rng: random.Random) -> str:
     method = rng.choice(plan["methods"])
-    key, value = rng.choice([("policy", "luck"), ("above", "drop"), ("replay_ns", -1), ("eager_ns", 2**62)])
+    key, value = rng.choice([("policy", "luck"), ("above", "drop"), ("replay_ns", -1), ("eager_ns", 2**62),
+                             ("block_rows", -1), ("block_rows", 2**62)])
     method["ladder"][key] = value
     return f"{method['name']} ladder {key} {value}"
 

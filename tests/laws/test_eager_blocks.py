@@ -110,8 +110,8 @@ def test_another_token_in_the_first_block_is_noticed(engines: dict[str, Executor
 
 def test_memory_is_planned_for_one_block(compiled_artifact: Callable[..., Path]) -> None:
     """Arenas of a step that is ten times as long are the same; bridges hold all of its rows."""
-    short, long = (decode((compiled_artifact("tiny", 0, **options_of("float32", "off", rows)) / "plan.json").read_bytes())
-                   for rows in (ROWS, 10 * ROWS))
+    artifacts = [compiled_artifact("tiny", 0, **options_of("float32", "off", rows)) for rows in (ROWS, 10 * ROWS)]
+    short, long = (decode((artifact / "plan.json").read_bytes()) for artifact in artifacts)
     assert [m.arena_bytes for m in short.methods] == [m.arena_bytes for m in long.methods]
     assert [m.ladder.block_rows for m in long.methods] == [0, BLOCK_ROWS, BLOCK_ROWS, 0]
     assert long.memory.bridge_bytes > 9 * short.memory.bridge_bytes

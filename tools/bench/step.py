@@ -106,8 +106,9 @@ def _bench_config(config: str, row_counts: Sequence[int], repeat: int) -> list[S
         print(f"making and compiling {config}", file=sys.stderr)
         make_checkpoint(config, checkpoint, seed=0)
         most = max(*row_counts, CONTEXT)
-        options = CompileOptions(max_model_len=most + CONTEXT, max_num_seqs=SLOTS, max_num_batched_tokens=max(most, SLOTS),
-                                 bucket_policy="explicit", buckets=_buckets(row_counts))
+        options = CompileOptions(max_model_len=most + CONTEXT, max_num_seqs=SLOTS,
+                                 max_num_batched_tokens=max(most, SLOTS), bucket_policy="explicit",
+                                 buckets=_buckets(row_counts))
         compile_checkpoint(checkpoint, artifact, options, lambda _: None)
         view = CheckpointView.open(checkpoint)
         options = options.resolved(view.config)
@@ -246,6 +247,7 @@ def _print(results: Sequence[StepResult], suffix: Sequence[SuffixResult], expert
     for s in suffix:
         encoder = ", ".join(f"{mode} {s.shares[mode]['encoder']:.0%}" for mode in s.shares)
         console.print(f"{s.config}, prompt of {s.rows} rows: {s.off_us:.0f} µs with all rows in the decoder, "
-                      f"{s.compact_us:.0f} µs with the last {s.keep}: ratio {s.ratio:.2f}; the encoder's share: {encoder}")
+                      f"{s.compact_us:.0f} µs with the last {s.keep}: ratio {s.ratio:.2f}; share of the encoder: "
+                      f"{encoder}")
     console.print(f"routed experts, {experts.rows} rows: {experts.base_us:.0f} µs with {experts.base_experts} experts, "
                   f"{experts.doubled_us:.0f} µs with {2 * experts.base_experts}: ratio {experts.ratio:.2f}")

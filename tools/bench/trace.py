@@ -11,7 +11,8 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 
 PROMPT_MEDIAN, PROMPT_SIGMA, PROMPT_MOST = 1_800, 1.2, 32_768  # tokens, lognormal, capped
 OUTPUT_MEDIAN, OUTPUT_SIGMA = 250, 0.8                         # tokens, lognormal, not capped
-SEED, REQUESTS, RUN_REQUESTS, RATE = 1, 1_000, 50, 4.0  # RATE: requests a second; the cost model serves about 10 at default options
+SEED, RATE = 1, 4.0  # RATE: requests a second; the cost model serves about 10 at default options
+REQUESTS, RUN_REQUESTS = 1_000, 50  # of a simulation, and of a run
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from dsv41c.runtime.step_log import LoggedRun, StepLog, counters
 from dsv41c.tools.bench.trace import TraceRequest
 from dsv41c.tools.bench.trace_report import AXES, axis_figures
 from dsv41c.tools.bench.trace_schedule import Schedule, arrival_steps, simulate
-from dsv41c.tools.cli.progress import counter
 
 
 @contextlib.contextmanager
@@ -55,9 +54,9 @@ def run_trace_on(artifact: Path, trace: Sequence[TraceRequest], weights: Path | 
     ids = np.random.default_rng(0)
     requests = [Request(ids.integers(0, limits.vocab_size, one.prompt).tolist(), one.output, ignore_eos=True,
                         arrival_step=step) for one, step in zip(trace, arrival_steps(trace, steps), strict=True)]
-    with load(artifact, weights=weights) as runtime, counter("tokens", sum(one.output for one in trace)) as on_token:
+    with load(artifact, weights=weights) as runtime:
         log, start = StepLog(runtime), time.perf_counter()
-        generate(log, limits, requests, on_token=on_token)
+        generate(log, limits, requests)
         seconds = time.perf_counter() - start
     plan = decode((artifact / "plan.json").read_bytes())
     chosen = {m.name: Chosen(m.buckets, m.ladder) for m in plan.methods}
@@ -115,13 +114,15 @@ def print_run(result: Mapping[str, Any], as_json: bool) -> None:
         print(json.dumps(result))
         return
     keep = "all rows" if result["keep"] is None else f"the last {result['keep']} rows of a prompt"
-    print(f"{result['requests']} requests, {result['prompt_tokens']:,} prompt tokens (longest {result['longest_prompt']:,}) "
-          f"and {result['output_tokens']:,} new ones in {result['seconds']:.1f} s: {result['tokens_per_s']:.0f} tokens/s")
+    print(f"{result['requests']} requests, {result['prompt_tokens']:,} prompt tokens (longest "
+          f"{result['longest_prompt']:,}) and {result['output_tokens']:,} new ones in {result['seconds']:.1f} s: "
+          f"{result['tokens_per_s']:.0f} tokens/s")
     print(f"{result['steps']} steps, {result['without_eager_share']:.2%} without an eager run; "
           f"decoder keeps {keep}")
     for cause, count in result["eager_steps_by_reason"].items():
         print(f"eager: {count} steps, {cause}")
-    print(f"{'axis':<9}{'steps':>8}{'mean rows':>11}{'pad share':>11}{'simulated':>11}{'eager':>8}{'split':>8}{'us':>9}")
+    print(f"{'axis':<9}{'steps':>8}{'mean rows':>11}{'pad share':>11}{'simulated':>11}{'eager':>8}{'split':>8}"
+          f"{'us':>9}")
     for axis, f in result["axes"].items():
         print(f"{axis:<9}{f['steps']:>8}{f['mean_rows']:>11.1f}{f['pad_share']:>11.1%}"
               f"{result['simulated'][axis]['pad_share']:>11.1%}{f['eager_share']:>8.1%}{f['split_share']:>8.1%}"

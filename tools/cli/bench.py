@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from dsv41c.tools.bench.trace import TraceRequest
+    from dsv41c.tools.bench.trace_schedule import Schedule
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure steps on this machine, or ladders on a trace.")
 
@@ -23,13 +24,13 @@ class BenchConfig(StrEnum):
 
 
 @bench_app.command("step")
-def bench_step(
+def bench_step_command(
     artifact: Annotated[Path | None, typer.Argument(help="Measure this one; none: made for --config.")] = None,
     weights: Annotated[Path | None, typer.Option(metavar="DIR", help="Checkpoint of an artifact that maps its "
                                                  "weights.")] = None,
     config: Annotated[list[BenchConfig] | None, typer.Option(help="Repeat for several. Default: all.")] = None,
-    rows: Annotated[list[int] | None, typer.Option(min=1, help="Repeat for several. Up to 64 are decode rows of as many "
-                                                   "slots, more are a prompt. Default: 1, 8, 64 and 512.")] = None,
+    rows: Annotated[list[int] | None, typer.Option(min=1, help="Repeat for several. Up to 64 are decode rows of as "
+                                                   "many slots, more are a prompt. Default: 1, 8, 64, 512.")] = None,
     prompt_rows: Annotated[int, typer.Option(metavar="N", min=1, help="Of the prompt that runs with --suffix-mode "
                                              "compact and off.")] = 2048,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each case; medians are printed.")] = 7,
@@ -73,6 +74,8 @@ def bench_trace_command(
     """Draw a trace of requests and serve it: what share of steps runs from graphs, and what is padded."""
     from dsv41c.tools.bench.trace import REQUESTS, RUN_REQUESTS, check_trace_options, draw_trace
     from dsv41c.tools.bench.trace_report import print_lengths, print_trace, run_trace
+    from dsv41c.tools.bench.trace_run import print_run
+    from dsv41c.tools.bench.trace_schedule import Schedule
 
     check_trace_options(rate, max_num_seqs, max_num_batched_tokens)
     _check_trace_kind(artifact, simulate, lengths)
@@ -84,8 +87,8 @@ def bench_trace_command(
     elif simulate:
         print_trace(run_trace(trace, max_num_seqs, max_num_batched_tokens, suffix_keep_tokens) | facts, as_json)
     else:
-        _serve(trace, facts, artifact, weights, config, (max_num_seqs, max_num_batched_tokens, suffix_keep_tokens),
-               as_json)
+        schedule = Schedule(max_num_seqs, max_num_batched_tokens, suffix_keep_tokens)
+        print_run(_serve(trace, artifact, weights, config, schedule) | facts, as_json)
 
 
 def _check_trace_kind(artifact: Path | None, simulate: bool, lengths: bool) -> None:
@@ -98,13 +101,11 @@ def _check_trace_kind(artifact: Path | None, simulate: bool, lengths: bool) -> N
                           do="leave the others out")
 
 
-def _serve(trace: Sequence[TraceRequest], facts: dict[str, Any], artifact: Path | None, weights: Path | None,
-           config: BenchConfig, limits: tuple[int, int, int], as_json: bool) -> None:
-    from dsv41c.tools.bench.trace_run import made_artifact, print_run, run_trace_on
-    from dsv41c.tools.bench.trace_schedule import Schedule
+def _serve(trace: Sequence[TraceRequest], artifact: Path | None, weights: Path | None, config: BenchConfig,
+           schedule: Schedule) -> dict[str, Any]:
+    from dsv41c.tools.bench.trace_run import made_artifact, run_trace_on
 
     if artifact is not None:
-        print_run(run_trace_on(artifact, trace, weights) | facts, as_json)
-        return
-    with made_artifact(config.value, trace, Schedule(*limits)) as made:
-        print_run(run_trace_on(made, trace) | facts | {"config": config.value}, as_json)
+        return run_trace_on(artifact, trace, weights)
+    with made_artifact(config.value, trace, schedule) as made:
+        return run_trace_on(made, trace) | {"config": config.value}

@@ -46,7 +46,8 @@ def make_command(
         bool, typer.Option("--headers-only", help="Headers without data: to inspect, and for compile --plan-only.")
     ] = False,
     max_position_embeddings: Annotated[
-        int | None, typer.Option(metavar="N", min=2, help="Longest request that the config allows; default: the model's.")
+        int | None,
+        typer.Option(metavar="N", min=2, help="Longest request that the config allows; default: the model's."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:

@@ -102,11 +102,13 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _method_lines(method: Mapping[str, Any]) -> Iterator[str]:
+    from dsv41c.runtime.plan.explain import above_text
+
     yield ""
     yield (f"method    {method['name']}: {method['axis']} up to {method['max_rows']}, "
            f"arena {method['arena_bytes']:,} bytes, {method['peak_bytes']:,} alive at the peak")
     ladder = method["ladder"]
-    yield (f"buckets   {' '.join(map(str, method['buckets']))} ({ladder['policy']}), above them {ladder['above']}; "
+    yield (f"buckets   {' '.join(map(str, method['buckets']))} ({ladder['policy']}), above them {above_text(ladder)}; "
            f"model: {ladder['replay_ns']:,} ns a replay, {ladder['row_ns']:,} ns a row, "
            f"{ladder['eager_ns']:,} ns more eagerly")
     yield (f"steps     {method['segments']} segments, {len(method['breaks'])} breaks, {method['launches']} launches "

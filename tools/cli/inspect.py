@@ -67,6 +67,8 @@ def _weight_bytes(plan: Plan) -> int:
 
 
 def _text(summary: dict[str, Any]) -> str:
+    from dsv41c.runtime.plan.explain import above_text
+
     manifest, memory = summary["manifest"], summary["memory"]
     options = " ".join(f"{name}={value}" for name, value in manifest.get("options", {}).items())
     lines = [
@@ -87,7 +89,7 @@ def _text(summary: dict[str, Any]) -> str:
         lines.append(f"method    {method['name']}: {method['axis']} <= {method['max_rows']}, "
                      f"launches {_counts(method['launches'])}{runs}, arena {method['arena_bytes']} bytes, "
                      f"buckets {' '.join(str(b) for b in method['buckets'])} "
-                     f"({method['ladder']['policy']}), above them {method['ladder']['above']}")
+                     f"({method['ladder']['policy']}), above them {above_text(method['ladder'])}")
     return "\n".join(lines)
 
 

@@ -82,8 +82,9 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
         if size:
             yield f"{name:12} {size:18,} bytes"
     for method in result["methods"]:
-        yield (f"method    {method['name']}: up to {method['max_rows']} rows{_of_run(method)}, arena {method['arena_bytes']:,} bytes "
-               f"({method['peak_bytes']:,} alive at most), {len(method['buckets'])} buckets")
+        yield (f"method    {method['name']}: up to {method['max_rows']} rows{_of_run(method)}, "
+               f"arena {method['arena_bytes']:,} bytes ({method['peak_bytes']:,} alive at most), "
+               f"{len(method['buckets'])} buckets")
     yield f"weights   {result['weight_bytes']:,} bytes, not part of the total"
     yield f"reserved  {result['reserved_bytes']:,} bytes by the executor"
     budget = result["budget_bytes"]

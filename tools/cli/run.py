@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from dsv41c.tools.cli.check import Verify
 
 if TYPE_CHECKING:
-    from dsv41c.runtime.load import DecisionRecord
     from dsv41c.runtime.requests import Completion
-    from dsv41c.runtime.step_log import LoggedRun
-    from dsv41c.runtime.tokenizer import Tokenizer
-    from dsv41c.tools.cli.output_file import OutputFile
-    from dsv41c.tools.cli.prompts import PromptOptions
 
 
 def run_command(
@@ -54,6 +46,8 @@ def run_command(
     from dsv41c.tools.cli.byte_size import parse_bytes
     from dsv41c.tools.cli.output_file import OutputFile
     from dsv41c.tools.cli.prompts import PromptOptions
+    from dsv41c.tools.cli.run_requests import Modes, run_requests
+    from dsv41c.tools.cli.run_result import print_texts, result
 
     settings = Request((), max_new_tokens, temperature=temperature, top_p=top_p, seed=seed, ignore_eos=ignore_eos,
                        prompt_logprobs=prompt_logprobs)
@@ -63,109 +57,13 @@ def run_command(
     for file in filter(None, (logits, events)):
         file.check_writable()
     allowed = None if memory_budget is None else parse_bytes("--memory-budget", memory_budget)
-    outcome = _run(artifact, options, _Modes(verify.value, weights, eager, logits is not None, allowed, events))
+    outcome = run_requests(artifact, options, Modes(verify.value, weights, eager, logits is not None, allowed, events))
     if logits is not None:
         logits.write(_fill_logits(outcome.completions))
     if as_json:
-        print(json.dumps(_result(outcome), ensure_ascii=False))
+        print(json.dumps(result(outcome), ensure_ascii=False))
     else:
-        _print_texts(outcome)
-
-
-@dataclass(frozen=True)
-class _Modes:
-    verify: str
-    weights: Path | None
-    eager: bool
-    keep_logits: bool
-    memory_budget: int | None
-    trace: OutputFile | None
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    completions: list[Completion]
-    runs: list[LoggedRun]
-    report: dict[str, Any]
-    seconds: float
-    tokenizer: Tokenizer | None
-
-    @property
-    def records(self) -> list[DecisionRecord]:
-        return [run.record for run in self.runs]
-
-    def text(self, completion: Completion) -> str | None:
-        return self.tokenizer.decode(completion.tokens) if self.tokenizer else None
-
-
-def _run(artifact: Path, options: PromptOptions, modes: _Modes) -> _Outcome:
-    """Prompts are checked before the artifact is loaded, so that a typing error costs nothing."""
-    from dsv41c.runtime.generate import generate
-    from dsv41c.runtime.limits import Limits
-    from dsv41c.runtime.load import load
-    from dsv41c.runtime.requests import check_request
-    from dsv41c.runtime.step_log import StepLog
-    from dsv41c.runtime.tokenizer import Tokenizer, require
-    from dsv41c.tools.cli.progress import counter
-
-    limits = Limits.read(artifact)
-    tokenizer = Tokenizer.read(artifact, limits.eos_ids)
-    placed = options.requests(lambda text: require(tokenizer, artifact).encode(text))
-    for place, request in placed.items():
-        check_request(request, limits, place)
-    requests = list(placed.values())
-    most = sum(r.max_new_tokens for r in requests)
-    runtime = load(artifact, modes.verify, weights=modes.weights,
-                   memory_budget=modes.memory_budget)  # type: ignore[arg-type]
-    with runtime, counter("tokens", most) as on_token:
-        log = StepLog(runtime)
-        start = time.perf_counter()
-        try:
-            completions = generate(log, limits, requests, eager=modes.eager, keep_logits=modes.keep_logits,
-                                   on_token=on_token)
-        finally:
-            if modes.trace is not None:
-                modes.trace.write(_fill_trace(log.runs, artifact))
-        return _Outcome(completions, log.runs, runtime.report(), time.perf_counter() - start, tokenizer)
-
-
-def _result(outcome: _Outcome) -> dict[str, Any]:
-    from dsv41c.runtime.step_log import counters
-
-    requests = [{"prompt_ids": list(c.prompt_ids), "tokens": list(c.tokens), "text": outcome.text(c),
-                 "finish_reason": c.finish_reason}
-                | ({} if c.prompt_logprobs is None else {"prompt_logprobs": [None, *c.prompt_logprobs]})
-                for c in outcome.completions]
-    steps = [run.to_json() | {"us": run.record.us} for run in outcome.runs]
-    load = {name: outcome.report[name] for name in ("planned_bytes", "reserved_bytes", "seconds")}
-    return {"schema_version": 1, "requests": requests, "steps": steps, "counters": counters(outcome.records),
-            "load": load}
-
-
-def _print_texts(outcome: _Outcome) -> None:
-    for completion in outcome.completions:
-        text = outcome.text(completion)
-        print(",".join(str(t) for t in completion.tokens) if text is None else text)
-    tokens = sum(len(c.tokens) for c in outcome.completions)
-    print(f"{len(outcome.completions)} requests, {tokens} tokens in {outcome.seconds:.3f} s, "
-          f"load {outcome.report['seconds']:.3f} s\nsteps {summarise_steps(outcome.records)}\nruns  {summarise_runs(outcome.records)}", file=sys.stderr)
-
-
-def summarise_steps(records: Sequence[DecisionRecord]) -> str:
-    """`decode@1 x14 82 us` for each method, bucket and mode: how often, and the mean time."""
-    spent: dict[str, list[float]] = {}
-    for record in records:
-        name = f"{record.method}@{record.bucket}{' eager' if record.eager else ''}"
-        spent.setdefault(name, []).append(record.us)
-    return ", ".join(f"{name} x{len(us)} {sum(us) / len(us):.0f} us" for name, us in spent.items())
-
-
-def summarise_runs(records: Sequence[DecisionRecord]) -> str:
-    """`decode bucketed (bucket) 14 runs, 28 rows, 3 pads` for each method, mode and reason."""
-    from dsv41c.runtime.step_log import counters
-
-    return "; ".join(f"{c['method']} {c['mode']} ({c['reason']}) {c['runs']} runs, {c['rows']} rows, "
-                     f"{c['pad_rows']} pads" for c in counters(records))
+        print_texts(outcome)
 
 
 def _fill_logits(completions: Sequence[Completion]) -> Callable[[BinaryIO], object]:
@@ -173,10 +71,3 @@ def _fill_logits(completions: Sequence[Completion]) -> Callable[[BinaryIO], obje
 
     arrays = {f"r{index}": completion.logits for index, completion in enumerate(completions)}
     return lambda handle: np.savez(handle, **arrays)
-
-
-def _fill_trace(runs: Sequence[LoggedRun], artifact: Path) -> Callable[[BinaryIO], object]:
-    from dsv41c.runtime.step_log import chrome_trace
-
-    text = json.dumps(chrome_trace(runs, f"dsv41c run {artifact}"))
-    return lambda handle: handle.write(text.encode())

@@ -16,7 +16,7 @@ from dsv41c.runtime.load import load
 from dsv41c.runtime.manifest import Manifest
 from dsv41c.runtime.requests import Completion, Request
 from dsv41c.runtime.tokenizer import Tokenizer, require
-from dsv41c.tools.cli.run import summarise_steps
+from dsv41c.tools.cli.run_result import summarise_steps
 
 MISMATCH = 4
 

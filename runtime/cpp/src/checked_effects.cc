@@ -42,9 +42,7 @@ bool is_inside(int64_t offset, const void* begin, int64_t bytes, const CheckedMe
 
 std::string CheckedRun::text() const { return "step " + std::to_string(step) + ", order " + std::to_string(seed); }
 
-dsv41c_tensor CheckedPlace::tensor(int64_t value) const {
-  return regions.tensor(method, value, rows);
-}
+dsv41c_tensor CheckedPlace::tensor(int64_t value) const { return regions.tensor(method, value, rows); }
 
 const Value& CheckedPlace::root(int64_t value) const {
   const Value* found = &method.values[static_cast<size_t>(value)];

@@ -37,8 +37,8 @@ InputSource source_of_axis(const Method& method) {
   refuse(method, "axis " + method.axis, "axis rows, groups, kept_rows or output_rows");
 }
 
-InputPort input_port(const Method& method, const Port& port, InputSource axis, const Regions& regions,
-                     int64_t max_rows, int64_t* staging_bytes) {
+InputPort input_port(const Method& method, const Port& port, InputSource axis, const Regions& regions, int64_t max_rows,
+                     int64_t* staging_bytes) {
   const SourceName* named = std::ranges::find_if(SOURCES, [&](const SourceName& s) { return port.name == s.port; });
   if (named == std::end(SOURCES) || named->source != axis)
     refuse(method, "port " + port.name + " on axis " + method.axis,

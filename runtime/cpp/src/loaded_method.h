@@ -23,7 +23,7 @@ class LoadedMethod {
   const Method& method() const { return method_; }
   int64_t max_rows() const { return max_rows_; }                    // of a step
   int64_t run_rows() const { return method_.run_rows(max_rows_); }  // of one run
-  const BoundMethod* least_bucket(int64_t rows) const;  // null when none holds them
+  const BoundMethod* least_bucket(int64_t rows) const;              // null when none holds them
   const BoundMethod* smallest() const { return buckets_.empty() ? nullptr : buckets_.front().get(); }
   int64_t rows_of(const dsv41c_step_inputs& inputs) const;
   const std::vector<std::unique_ptr<BoundMethod>>& buckets() const { return buckets_; }

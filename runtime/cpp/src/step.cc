@@ -105,8 +105,7 @@ dsv41c_tensor Executor::output(const std::string& name) {
         }
         // Views are made at the bound, where every size is at least 1; the rows of the step replace the first size.
         const Method& method = plan().methods[index];
-        dsv41c_tensor t =
-            backend_->regions().tensor(method, port.value, {methods_[index]->max_rows()});
+        dsv41c_tensor t = backend_->regions().tensor(method, port.value, {methods_[index]->max_rows()});
         t.sizes[0] = last_rows_[index];
         const Entered entered(*backend_);
         t.data = backend_->read_output(name, t);

@@ -74,7 +74,8 @@ void check_blocks(const Plan& plan, const Method& method, const BridgeUse& use, 
     const std::string where = value_place(method, static_cast<int64_t>(i));
     if (!is_rows(value, method.symbol)) {
       if (use.written.contains(value.storage.index) || grows(value, method.symbol))
-        refuse(where, "a bridge that is not used by rows", "sizes [" + method.symbol + ", ...], constant but for the first");
+        refuse(where, "a bridge that is not used by rows",
+               "sizes [" + method.symbol + ", ...], constant but for the first");
       continue;
     }
     const int64_t rows = plan.bridges[value.storage.index].sizes[0];
@@ -116,7 +117,8 @@ void check_ladders(const Plan& plan, const std::vector<BridgeUse>& uses) {
       for (const auto& [bridge, axis] : regrouped)
         if (use.needed.contains(bridge) && method->axis == axis)
           broken("rows of blocks are read together", "method " + name,
-                 "bridge " + plan.bridges[bridge].name + " on axis " + axis, "another axis, which takes rows by number");
+                 "bridge " + plan.bridges[bridge].name + " on axis " + axis,
+                 "another axis, which takes rows by number");
       if (method->ladder.block_rows > 0)
         for (int64_t bridge : use.written) regrouped[bridge] = method->axis;
       if (!method->ladder.splits()) continue;

@@ -48,6 +48,8 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
                                     "add --bucket-policy histogram"),
     "too few graphs": ({"max_graphs": 15}, "--max-graphs", "pass 16"),
     "too many graphs": ({"max_graphs": 5000}, "--max-graphs", "pass 4096"),
+    "no eager rows": ({"max_eager_rows": 0}, "--max-eager-rows", "pass 1"),
+    "too many eager rows": ({"max_eager_rows": 65_537}, "--max-eager-rows", "pass 65536"),
     "size above the bound": ({"histogram": ("decode=1:4,17:1",)}, "--histogram decode",
                              "measure with the bounds that are compiled"),
     "negative count": ({"histogram": ("decode=1:-4",)}, "--histogram decode", "correct the file"),

@@ -29,6 +29,18 @@ def test_same_seed_same_bytes(tmp_path) -> None:
     assert CheckpointView.open(other.path).content_digest() != CheckpointView.open(made.path).content_digest()
 
 
+def test_longer_requests_change_the_config_alone(tmp_path) -> None:
+    made, longer = tmp_path / "a", tmp_path / "b"
+    for path, more in ((made, ()), (longer, ("--max-position-embeddings", "131072"))):
+        assert CliRunner().invoke(checkpoint_app, ["make", "-o", str(path), *more]).exit_code == 0
+    differ = [f.name for f in sorted(made.iterdir()) if f.read_bytes() != (longer / f.name).read_bytes()]
+    assert differ == ["config.json"]
+    configs = [CheckpointView.open(path).config for path in (made, longer)]
+    assert [c.max_position_embeddings for c in configs] == [4096, 131_072]
+    assert CliRunner().invoke(checkpoint_app, ["make", "-o", str(tmp_path / "c"), "--max-position-embeddings",
+                                               "1"]).exit_code == 2
+
+
 def test_directory_is_what_other_tools_read(tmp_path) -> None:
     made = make_checkpoint("tiny", tmp_path / "a")
     index = json.loads((made.path / "model.safetensors.index.json").read_text())

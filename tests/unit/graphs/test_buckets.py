@@ -29,8 +29,8 @@ KEEPS = st.none() | st.integers(1, 400)
 
 
 def bounds_of(tokens: int, seqs: int, kept: int | None = None) -> dict[str, MethodBound]:
-    return {"decode": MethodBound("rows", seqs), "encoder": MethodBound("rows", tokens),
-            "decoder": MethodBound("kept_rows", tokens if kept is None else kept),
+    return {"decode": MethodBound("rows", seqs), "encoder": MethodBound("rows", tokens, has_outputs=False),
+            "decoder": MethodBound("kept_rows", tokens if kept is None else kept, has_outputs=False),
             "head": MethodBound("output_rows", seqs)}
 
 
@@ -49,14 +49,16 @@ def ruled() -> st.SearchStrategy[Policy]:
 @settings(deadline=None, max_examples=60)
 @given(ruled(), KEEPS, bounds(), st.integers(16, 96))
 def test_ladders_by_rule(policy: Policy, keep: int | None, limits: dict[str, MethodBound], most: int) -> None:
-    """Ascending without twins, sizes 1, 2, 3, the bound covered by the top or by a split, few enough in all."""
+    """Ascending without twins, sizes 1, 2, 3, the bound covered by the top, by a split or, above 8,192 rows of the
+    encoder, by eager runs; few enough in all."""
     chosen = choose_buckets(Buckets(policy, most, keep=keep), limits)
     assert sum(len(c.rungs) for c in chosen.values()) <= most
     for name, limit in limits.items():
         rungs, ladder = chosen[name].rungs, chosen[name].ladder
         assert list(rungs) == sorted(set(rungs))
         assert {1, 2, 3} & set(range(1, limit.rows + 1)) <= set(rungs)
-        assert rungs[-1] == limit.rows or (ladder.above == "split" and rungs[-1] < limit.rows)
+        is_eager = name == "encoder" and isinstance(policy, DefaultPolicy) and rungs[-1] == 8192
+        assert rungs[-1] == limit.rows or ((ladder.above == "split" or is_eager) and rungs[-1] < limit.rows)
         assert (ladder.above == "split") == (name == "decoder")
 
 
@@ -68,7 +70,11 @@ def test_the_least_bucket_that_holds_a_size_is_taken(policy: Policy, keep: int |
         rungs, above = chosen.rungs, chosen.ladder.above
         rows = data.draw(st.integers(1, limits[name].rows))
         runs = runs_of(rungs, above, rows)
-        assert sum(run.rows for run in runs) == rows and not any(run.is_eager for run in runs)
+        assert sum(run.rows for run in runs) == rows
+        if runs[0].is_eager:
+            assert (name, rungs[-1], len(runs)) == ("encoder", 8192, 1) and rows > 8192
+            continue
+        assert not any(run.is_eager for run in runs)
         for run in runs:
             assert run.launched in rungs and run.launched >= run.rows
             assert not any(run.rows <= rung < run.launched for rung in rungs)
@@ -84,6 +90,28 @@ def test_default_ladders_fit_without_thinning_up_to_moderate_bounds(tokens: int,
     full = choose_buckets(Buckets(max_graphs=10_000, keep=keep), limits)
     if sum(len(c.rungs) for c in full.values()) <= MAX_GRAPHS:
         assert full == choose_buckets(Buckets(keep=keep), limits)
+
+
+@settings(deadline=None, max_examples=60)
+@given(ruled(), KEEPS, bounds(), st.integers(1, 65_536))
+def test_blocks_hold_every_bucket_and_bound_the_rows_of_a_run(policy: Policy, keep: int | None,
+                                                              limits: dict[str, MethodBound], most: int) -> None:
+    """Outputs hold the rows of a step, so that methods with outputs have no blocks."""
+    for name, chosen in choose_buckets(Buckets(policy, keep=keep, max_eager_rows=most), limits).items():
+        top, block, bound = chosen.rungs[-1], chosen.ladder.block_rows, limits[name].rows
+        if limits[name].has_outputs:
+            assert block == 0
+        elif block:
+            assert block == max(top, most) < bound
+        else:
+            assert bound <= max(top, most)
+
+
+def test_a_measured_ladder_gets_no_bucket_for_what_runs_in_blocks() -> None:
+    policy = HistogramPolicy({"encoder": {1: 90, 700: 500}})
+    for most, top in ((8192, 4096), (1024, 700)):
+        chosen = choose_buckets(Buckets(policy, max_eager_rows=most), bounds_of(4096, 16))["encoder"]
+        assert (chosen.rungs[-1], chosen.ladder.block_rows) == (top, 0 if top == 4096 else 1024)
 
 
 def test_default_ladders_of_the_default_options() -> None:

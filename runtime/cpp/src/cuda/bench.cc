@@ -63,8 +63,8 @@ std::string CudaBackend::graph_bench(std::span<const std::unique_ptr<LoadedMetho
     std::vector<CudaBoundMethod*> all;
     for (const auto& method : methods)
       for (int64_t rows : method->method().buckets) {
-        kind.bound.push_back(
-            std::make_unique<CudaBoundMethod>(*engine_, method->method(), RunRows{rows}, kind.mode, kind.stats, kind.max_nodes));
+        kind.bound.push_back(std::make_unique<CudaBoundMethod>(*engine_, method->method(), RunRows{rows}, kind.mode,
+                                                               kind.stats, kind.max_nodes));
         all.push_back(kind.bound.back().get());
       }
     kind.stats.device_bytes = measure_graphs(all, kind.stats);

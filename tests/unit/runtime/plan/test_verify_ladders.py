@@ -57,6 +57,28 @@ def split_twice(methods: Any) -> None:
     methods[HEAD]["ladder"].update(above="split")
 
 
+def in_blocks(method: int, rows: int = 8) -> Callable[[Any], object]:
+    """The toy's methods have buckets up to 8 rows and a bound of 16."""
+    return lambda methods: methods[method]["ladder"].update(block_rows=rows)
+
+
+def whole_write_in_blocks(methods: Any) -> None:
+    write_whole(methods)
+    in_blocks(DECODER)(methods)
+
+
+def reads_together(methods: Any) -> None:
+    in_blocks(ENCODER)(methods)
+    methods[DECODER].update(axis="rows")
+
+
+def short_bridge(plan: s.Plan) -> Any:
+    """Room for a block, not for all rows of a step."""
+    doc = changed(plan, in_blocks(ENCODER, 16))
+    doc["symbols"][ENCODER]["hi"] = 32
+    return doc
+
+
 BROKEN: dict[str, tuple[str, str, Any]] = {
     "axis": ("method cannot be split", "axis rows",
              changed(toy_plan(), lambda m: m[ENCODER]["ladder"].update(above="split"))),
@@ -70,6 +92,15 @@ BROKEN: dict[str, tuple[str, str, Any]] = {
     "twice": ("two methods of a flow are split", "method head", changed(with_decoder(lambda d, keep: ()), split_twice)),
     "old places": ("split rows are read in their old places", "bridge kept_rows on axis rows",
                    changed(toy_plan("split"), lambda m: m[HEAD].update(axis="rows"))),
+    "block below a bucket": ("bad block of rows", "7 rows", changed(toy_plan(), in_blocks(ENCODER, 7))),
+    "block above the bound": ("bad block of rows", "17 rows", changed(toy_plan(), in_blocks(ENCODER, 17))),
+    "negative block": ("bad block of rows", "-1 rows", changed(toy_plan(), in_blocks(ENCODER, -1))),
+    "blocks with outputs": ("method cannot run in blocks", "output logits", changed(toy_plan(), in_blocks(HEAD))),
+    "blocks of a whole": ("method cannot run in blocks", "a bridge that is not used by rows",
+                          changed(toy_plan(), whole_write_in_blocks)),
+    "blocks without room": ("method cannot run in blocks", "a bridge of 16 rows", short_bridge(toy_plan())),
+    "blocks read together": ("rows of blocks are read together", "bridge rows on axis rows",
+                             changed(toy_plan(), reads_together)),
 }
 
 
@@ -90,6 +121,22 @@ def test_what_is_not_split_may_do_all_that() -> None:
     for change in (gives_rows_back, writes_what_it_read):
         doc = changed(with_decoder(change), lambda m: m[DECODER]["ladder"].update(above="eager"))
         assert outcomes(doc) == (None, None)
+
+
+@pytest.mark.parametrize("method", [ENCODER, DECODER])
+def test_blocks_of_rows_are_valid_for_both_verifiers(method: int) -> None:
+    for rows in (8, 9, 16):
+        assert outcomes(changed(toy_plan("split"), in_blocks(method, rows))) == (None, None)
+
+
+def test_an_arena_for_one_block_is_enough() -> None:
+    """4 bytes of scratch a row: 32 bytes are valid in blocks of 8, and too small for a run of all 16 rows."""
+    doc = changed(toy_plan("split"), lambda m: m[DECODER].update(arena_bytes=32))
+    mine, theirs = outcomes(doc)
+    assert mine is not None and (mine["code"], mine["subject"]) == ("DSV41C-E0502", "range outside its region")
+    assert theirs == mine
+    in_blocks(DECODER)(doc["methods"])
+    assert outcomes(doc) == (None, None)
 
 
 @settings(max_examples=150, deadline=None)
