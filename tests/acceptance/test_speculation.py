@@ -47,7 +47,7 @@ class Subject:
 def subject(compiled_artifact: Callable[..., Path]) -> Iterator[Subject]:
     artifact = compiled_artifact("tiny", 0, **OPTIONS)
     drafting, limits = Drafting.of(artifact, **OPTIONS), dataclasses.replace(Limits.read(artifact), eos_ids=STOPS)
-    requests = random_requests(1, PROMPTS, VOCAB, 40, lambda p, rng: Request(p, int(rng.integers(1, 16))))
+    requests = random_requests(1, PROMPTS, VOCAB, 40, lambda p, rng: Request(p, int(rng.integers(1, 12))))
     with load(artifact) as runtime:
         plain = [drafting.run(runtime, limits, requests[first : first + SEQS], None)
                  for first in range(0, PROMPTS, SEQS)]
