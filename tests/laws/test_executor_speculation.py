@@ -11,10 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dsv41c.compiler.checkpoint.view import CheckpointView
+from dsv41c.compiler.eager import EagerModel, request_rows
+from dsv41c.compiler.weights import load_weights, weight_recipes
 from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.load import Runtime, load
 from dsv41c.runtime.requests import Request
 from dsv41c.runtime.speculation import SCHEDULES, model_speculation
+from dsv41c.runtime.step_rows import FLOOR
 from tests.laws.drafting import KINDS, Drafting, assert_same_run, random_requests
 
 OPTIONS = {"max_model_len": 48, "block_size": 4, "max_num_seqs": 3, "max_num_batched_tokens": 20, "draft_len": 3}
@@ -90,3 +94,22 @@ def test_both_schedules_change_nothing(subject: Subject, schedule: str) -> None:
     speculation = model_speculation(runtime, subject.drafting.artifact, 3, schedule)
     assert_same_run(subject.drafting.run(runtime, subject.limits, requests, speculation), want)
     assert speculation.counts.steps > 0 and speculation.counts.proposed > 0
+
+
+@pytest.mark.parametrize("kind", ["bucketed", "exact", "poisoned", "checked"])
+def test_drafts_are_those_of_the_eager_model(subject: Subject, kind: str, tiny_checkpoint: Path) -> None:
+    """Tokens and bits of the confidence, of two slots drafted together, above and below their floors."""
+    view, options = CheckpointView.open(tiny_checkpoint, draft=True), subject.drafting.options
+    eager = EagerModel(view.config, options, load_weights(view, weight_recipes(view, options)))
+    runtime = subject.runtimes[kind]
+    for slot, length in ((0, 18), (2, 5)):
+        upload = request_rows(slot, [(11 * slot + 7 * i) % 96 for i in range(length)], 0, options)
+        first = subject.limits.first_kept(length)
+        upload[first, 3] |= FLOOR if first else 0
+        kept = np.arange(0 if subject.limits.runs_all_rows else first, length, dtype=np.int32)
+        eager.step(upload, kept, np.array([len(kept) - 1], np.int32))
+        runtime.step(upload, kept, np.array([len(kept) - 1], np.int32), kind == "exact")
+    want = eager.draft([2, 0], [40, -1])
+    runtime.draft(np.array([(2, 0, 40, 0, -1), (0, 0, -1, 0, -1)], np.int32), kind == "exact")
+    assert runtime.output("draft_tokens").tolist() == want.tokens.tolist()
+    assert runtime.output("confidence").tobytes() == want.confidence.numpy().tobytes()
