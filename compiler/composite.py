@@ -10,7 +10,8 @@ import torch
 
 from dsv41c.compiler.affine import PROBE_ROWS, contiguous_strides, fit, round_up, total
 from dsv41c.compiler.out_form import OutCall, out_call
-from dsv41c.compiler.trace_composite import CallRecord, Recording, TensorRecord, members, record_reference
+from dsv41c.compiler.tensor_shape import members
+from dsv41c.compiler.trace_composite import CallRecord, Recording, TensorRecord, record_reference
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.expr import Expr

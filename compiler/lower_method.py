@@ -15,8 +15,7 @@ from dsv41c.compiler.kernel_table import KernelTable
 from dsv41c.compiler.lower_steps import lower_steps
 from dsv41c.compiler.ops.spec import OpSpec, PadRule
 from dsv41c.compiler.program import Method, Origin, argument, op_name
-from dsv41c.compiler.tensor_shape import TensorShape
-from dsv41c.compiler.trace_composite import members
+from dsv41c.compiler.tensor_shape import TensorShape, members
 from dsv41c.compiler.value_layout import captured_sizes, contiguous, place_in_arena, renamed, static
 from dsv41c.graphs.buckets import Chosen
 from dsv41c.runtime.plan import schema

@@ -12,8 +12,8 @@ from dsv41c.compiler.affine import PROBE_ROWS, fit
 from dsv41c.compiler.ops.fused import dispatched
 from dsv41c.compiler.ops.spec import OpSpec
 from dsv41c.compiler.scratch_slots import ScratchSlots
-from dsv41c.compiler.tensor_shape import TensorShape
-from dsv41c.compiler.trace_composite import CallRecord, Recording, TensorRecord, members, record_reference
+from dsv41c.compiler.tensor_shape import TensorShape, members
+from dsv41c.compiler.trace_composite import CallRecord, Recording, TensorRecord, record_reference
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.plan.expr import Expr

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dsv41c.compiler.tensor_shape import members
+
 
 @dataclass(frozen=True)
 class TensorRecord:
@@ -83,11 +85,6 @@ def _positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> lis
     """All schema arguments in order, defaults filled in."""
     declared = func._schema.arguments
     return [args[i] if i < len(args) else kwargs.get(d.name, d.default_value) for i, d in enumerate(declared)]
-
-
-def members(args: Sequence[Any]) -> list[Any]:
-    """The arguments of a call with the members of its lists in their place: a launch binds each tensor by itself."""
-    return [member for value in args for member in (value if isinstance(value, list | tuple) else (value,))]
 
 
 def record_reference(reference: Callable[..., Any], args: Sequence[Any]) -> Recording:

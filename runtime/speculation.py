@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,8 +13,8 @@ import numpy.typing as npt
 from dsv41c.runtime.block_tokens import Block
 from dsv41c.runtime.draft_schedule import ConfidenceSchedule, Schedule, static_schedule
 from dsv41c.runtime.limits import Limits
+from dsv41c.runtime.manifest import Manifest
 from dsv41c.runtime.plan.errors import Dsv41cError
-from dsv41c.runtime.plan.schema import Plan
 from dsv41c.runtime.step_rows import NO_PAGE, ON_DEVICE, ActiveRequest
 
 SCHEDULES = ("static", "confidence")
@@ -44,6 +45,9 @@ class Acceptance:
     def mean_accepted(self) -> float:
         """Drafts accepted of one verification."""
         return self.accepted / self.steps if self.steps else 0.0
+
+    def to_json(self) -> dict[str, int | float]:
+        return {**vars(self), "mean_accepted": self.mean_accepted}
 
 
 @dataclass
@@ -96,22 +100,22 @@ class ModelDrafts:
         return [tokens[row, :width].tolist() for row, width in enumerate(widths)]
 
 
-def model_speculation(executor: DraftExecutor, limits: Limits, plan: Plan, draft_len: int, schedule: str,
-                      eager: bool = False) -> Speculation | None:
-    """None without drafts; E0901 for what the plan does not hold."""
-    check_draft_len(draft_len, limits)
-    if schedule not in SCHEDULES:
-        raise Dsv41cError("DSV41C-E0901", "option --draft-schedule", found=schedule,
-                          needed=f"one of {', '.join(SCHEDULES)}", do="pass a legal value for --draft-schedule")
-    if draft_len == 0:
-        return None
-    verifies = next(m for m in plan.methods if m.name == "decode")
+def model_speculation(executor: DraftExecutor, artifact: Path, draft_len: int, schedule: str = "static",
+                      eager: bool = False) -> Speculation:
+    """Verifies the drafts of the artifact's own draft layers; `executor` runs it. E0901 for what it does not hold."""
+    limits = Limits.read(artifact)
+    check_drafts(draft_len, schedule, limits)
+    verifies = next(m for m in Manifest.read(artifact).read_plan().methods if m.name == "decode")
     chosen = static_schedule if schedule == "static" else ConfidenceSchedule(verifies, limits.max_num_batched_tokens)
     return Speculation(draft_len, ModelDrafts(executor, chosen, eager), executor.rollback)
 
 
-def check_draft_len(draft_len: int, limits: Limits) -> None:
+def check_drafts(draft_len: int, schedule: str, limits: Limits) -> None:
+    """E0901."""
     if not 0 <= draft_len <= limits.draft_len:
         raise Dsv41cError("DSV41C-E0901", "option --draft-len", found=str(draft_len),
                           needed=f"0 to {limits.draft_len}, the --draft-len of the artifact",
                           do="pass fewer drafts, or compile with a larger --draft-len")
+    if schedule not in SCHEDULES:
+        raise Dsv41cError("DSV41C-E0901", "option --draft-schedule", found=schedule,
+                          needed=f"one of {', '.join(SCHEDULES)}", do="pass a legal value for --draft-schedule")

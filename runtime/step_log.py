@@ -40,6 +40,7 @@ class StepLog:
         self._began = self.clock()
         self._steps = 0
         self.output = self.runtime.output
+        self.rollback = self.runtime.rollback
 
     def step(self, upload: Any, keep_rows: Any, logit_rows: Any, eager: bool = False) -> None:
         since = self.runtime.num_records()
@@ -48,6 +49,14 @@ class StepLog:
         finally:
             self._take(self.runtime.records(since))
             self._steps += 1
+
+    def draft(self, upload: Any, eager: bool = False) -> None:
+        """Its runs count for the step that verifies the drafts."""
+        since = self.runtime.num_records()
+        try:
+            self.runtime.draft(upload, eager)
+        finally:
+            self._take(self.runtime.records(since))
 
     def _take(self, records: Sequence[DecisionRecord]) -> None:
         """The methods of a step run one behind another, and the last one ends with the step."""

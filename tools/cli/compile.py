@@ -49,6 +49,7 @@ def compile_command(
     suffix_mode: shared.SuffixMode = "off",
     suffix_keep_tokens: shared.SuffixKeepTokens = None,
     full_decoder_rows: shared.FullDecoderRows = 0,
+    draft_len: shared.DraftLen = 0,
     as_json: shared.AsJson = False,
 ) -> None:
     """Compile a checkpoint to an artifact."""
@@ -63,6 +64,7 @@ def compile_command(
                              without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=plan_only,
                              weights=weights, suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens,
                              full_decoder_rows=full_decoder_rows,
+                             draft_len=draft_len,
                              bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,
                              histogram=() if histogram is None else words_of(read_histogram(histogram)),
                              max_graphs=max_graphs, max_eager_rows=max_eager_rows)

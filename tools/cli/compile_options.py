@@ -28,6 +28,8 @@ SuffixKeepTokens = Annotated[int | None, typer.Option(metavar="K", help="Rows of
                                                       "default: a window + 12.")]
 FullDecoderRows = Annotated[int, typer.Option(metavar="N", help="Rows of a step planned beyond those, for requests "
                                               "that want log-probabilities of their prompts.")]
+DraftLen = Annotated[int, typer.Option(metavar="k", help="Most drafts of a request that a step verifies, up to the "
+                                       "model's dspark_block_size; 0: none.")]
 BucketPolicy = Annotated[str, typer.Option(help="Which row counts get a graph: default, powers, step, explicit or "
                                            "histogram.")]
 Buckets = Annotated[list[str] | None, typer.Option(metavar="METHOD=1,2,3", help="Policy explicit: the buckets of a "

@@ -63,6 +63,7 @@ def compile_arguments(options: CompileOptions, buckets: Mapping[str, tuple[int, 
         arguments += ["--full-decoder-rows", str(options.full_decoder_rows)]
     if options.max_eager_rows != type(options).max_eager_rows:
         arguments += ["--max-eager-rows", str(options.max_eager_rows)]
+    arguments += ["--draft-len", str(options.draft_len)] if options.draft_len else []
     if options.max_graphs != type(options).max_graphs:
         arguments += ["--max-graphs", str(options.max_graphs)]
     policy = "explicit" if buckets else options.bucket_policy

@@ -29,6 +29,11 @@ def run_command(
     prompt_logprobs: Annotated[bool, typer.Option("--prompt-logprobs", help="With --json, the log-probability of each "
                                                   "prompt token; the artifact needs --full-decoder-rows where the "
                                                   "decoder leaves rows out.")] = False,
+    draft_len: Annotated[int, typer.Option(metavar="k", help="Drafts of each request that a step verifies, up to the "
+                                           "--draft-len of the artifact. Changes no token.")] = 0,
+    draft_schedule: Annotated[str, typer.Option(metavar="static|confidence", help="static: always k drafts; "
+                                                "confidence: as many as are likely enough to pay for their rows.")
+                              ] = "static",
     eager: Annotated[bool, typer.Option("--eager", help="Bind at the exact size even where a bucket fits.")] = False,
     verify: Annotated[Verify, typer.Option(help="full: check the digest of every file.")] = Verify.header,
     weights: Annotated[Path | None, typer.Option(metavar="DIR", help="Checkpoint of an artifact that maps its weights; "
@@ -57,7 +62,8 @@ def run_command(
     for file in filter(None, (logits, events)):
         file.check_writable()
     allowed = None if memory_budget is None else parse_bytes("--memory-budget", memory_budget)
-    outcome = run_requests(artifact, options, Modes(verify.value, weights, eager, logits is not None, allowed, events))
+    outcome = run_requests(artifact, options, Modes(verify.value, weights, eager, logits is not None, allowed, events,
+                                                  draft_len, draft_schedule))
     if logits is not None:
         logits.write(_fill_logits(outcome.completions))
     if as_json:

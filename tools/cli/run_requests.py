@@ -24,6 +24,8 @@ class Modes:
     keep_logits: bool
     memory_budget: int | None
     trace: OutputFile | None
+    draft_len: int
+    draft_schedule: str
 
 
 def run_requests(artifact: Path, options: PromptOptions, modes: Modes) -> Outcome:
@@ -32,12 +34,14 @@ def run_requests(artifact: Path, options: PromptOptions, modes: Modes) -> Outcom
     from dsv41c.runtime.limits import Limits
     from dsv41c.runtime.load import load
     from dsv41c.runtime.requests import check_request
+    from dsv41c.runtime.speculation import check_drafts, model_speculation
     from dsv41c.runtime.step_log import StepLog
     from dsv41c.runtime.tokenizer import Tokenizer, require
     from dsv41c.tools.cli.progress import counter
     from dsv41c.tools.cli.run_result import Outcome
 
     limits = Limits.read(artifact)
+    check_drafts(modes.draft_len, modes.draft_schedule, limits)
     tokenizer = Tokenizer.read(artifact, limits.eos_ids)
     placed = options.requests(lambda text: require(tokenizer, artifact).encode(text))
     for place, request in placed.items():
@@ -48,14 +52,18 @@ def run_requests(artifact: Path, options: PromptOptions, modes: Modes) -> Outcom
                    memory_budget=modes.memory_budget)  # type: ignore[arg-type]
     with runtime, counter("tokens", most) as on_token:
         log = StepLog(runtime)
+        speculation = None
+        if modes.draft_len:
+            speculation = model_speculation(log, artifact, modes.draft_len, modes.draft_schedule, modes.eager)
         start = time.perf_counter()
         try:
             completions = generate(log, limits, requests, eager=modes.eager, keep_logits=modes.keep_logits,
-                                   on_token=on_token)
+                                   speculation=speculation, on_token=on_token)
         finally:
             if modes.trace is not None:
                 modes.trace.write(_fill_trace(log.runs, artifact))
-        return Outcome(completions, log.runs, runtime.report(), time.perf_counter() - start, tokenizer)
+        return Outcome(completions, log.runs, runtime.report(), time.perf_counter() - start, tokenizer,
+                       None if speculation is None else speculation.counts)
 
 
 def _fill_trace(runs: Sequence[LoggedRun], artifact: Path) -> Callable[[BinaryIO], object]:

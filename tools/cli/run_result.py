@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dsv41c.runtime.load import DecisionRecord
     from dsv41c.runtime.requests import Completion
+    from dsv41c.runtime.speculation import Acceptance
     from dsv41c.runtime.step_log import LoggedRun
     from dsv41c.runtime.tokenizer import Tokenizer
 
@@ -21,6 +22,7 @@ class Outcome:
     report: dict[str, Any]
     seconds: float
     tokenizer: Tokenizer | None
+    acceptance: Acceptance | None
 
     @property
     def records(self) -> list[DecisionRecord]:
@@ -40,7 +42,7 @@ def result(outcome: Outcome) -> dict[str, Any]:
     steps = [run.to_json() | {"us": run.record.us} for run in outcome.runs]
     load = {name: outcome.report[name] for name in ("planned_bytes", "reserved_bytes", "seconds")}
     return {"schema_version": 1, "requests": requests, "steps": steps, "counters": counters(outcome.records),
-            "load": load}
+            "load": load, "speculation": None if outcome.acceptance is None else outcome.acceptance.to_json()}
 
 
 def print_texts(outcome: Outcome) -> None:
@@ -51,6 +53,9 @@ def print_texts(outcome: Outcome) -> None:
     print(f"{len(outcome.completions)} requests, {tokens} tokens in {outcome.seconds:.3f} s, "
           f"load {outcome.report['seconds']:.3f} s\nsteps {summarise_steps(outcome.records)}\n"
           f"runs  {summarise_runs(outcome.records)}", file=sys.stderr)
+    if (drafts := outcome.acceptance) is not None:
+        print(f"drafts {drafts.accepted} of {drafts.proposed} accepted in {drafts.steps} verifications, "
+              f"{drafts.mean_accepted:.2f} on average", file=sys.stderr)
 
 
 def summarise_steps(records: Sequence[DecisionRecord]) -> str:
