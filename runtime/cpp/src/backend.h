@@ -67,6 +67,8 @@ class Backend {
   virtual void* read_output(const std::string& name, const dsv41c_tensor& tensor) = 0;  // address for the host
   virtual void* read_state(int64_t index) = 0;
   virtual void write_state(int64_t index, const void* data) = 0;
+  // Elements [first, first + count), in order with the steps. Waits for none; `data` may be changed afterwards.
+  virtual void write_state_part(int64_t index, int64_t first, int64_t count, const void* data) = 0;
 
   virtual nlohmann::ordered_json report() const;  // null where there is nothing to add
   // Internal bench of graphs; E0901 where there are none. Leaves the state undefined.

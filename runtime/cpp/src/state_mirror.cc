@@ -42,6 +42,12 @@ void StateMirror::write(const std::string& name, const void* data) {
     std::memcpy(found->second.values.data(), data, found->second.values.size() * sizeof(int32_t));
 }
 
+void StateMirror::write_part(const std::string& name, int64_t first, int64_t count, const void* data) {
+  const auto found = entries_.find(name);
+  if (found != entries_.end())
+    std::memcpy(found->second.values.data() + first, data, static_cast<size_t>(count) * sizeof(int32_t));
+}
+
 void StateMirror::apply(const dsv41c_step_inputs& inputs, const Limits& limits) {
   int32_t *positions = values("slot_position"), *tokens = values("slot_token"), *pages = values("page_table");
   if (!positions) return;

@@ -20,6 +20,7 @@ class StateMirror {
   void fill();  // as the state starts
   const int32_t* find(const std::string& name) const;
   void write(const std::string& name, const void* data);
+  void write_part(const std::string& name, int64_t first, int64_t count, const void* data);  // in elements
   // What the step does to the three tensors. Which token a slot holds stays on the device: the mirror says 0, a token.
   void apply(const dsv41c_step_inputs& inputs, const Limits& limits);
 

@@ -93,4 +93,22 @@ void CudaBackend::write_state(int64_t index, const void* data) {
   mirror_.write(state.name, data);
 }
 
+// Through the ring, a turn of its own for each piece that fits one: no turn of a step waits for more than its own.
+void CudaBackend::write_state_part(int64_t index, int64_t first, int64_t count, const void* data) {
+  const State& state = plan().state[static_cast<size_t>(index)];
+  const int64_t item = item_bytes(state.dtype), bytes = count * item;
+  const auto to = reinterpret_cast<Address>(regions_.state + state.offset + first * item);
+  UploadRing& ring = *resources_->ring;
+  for (int64_t done = 0; done < bytes;) {
+    const int64_t piece = std::min(bytes - done, ring.slot_bytes());
+    ring.next(driver_);
+    std::memcpy(ring.slot(), static_cast<const uint8_t*>(data) + done, static_cast<size_t>(piece));
+    driver_.call(driver_.copy_in_async, to + static_cast<Address>(done), static_cast<const void*>(ring.slot()),
+                 static_cast<size_t>(piece), stream());
+    ring.sent(driver_, stream());
+    done += piece;
+  }
+  mirror_.write_part(state.name, first, count, data);
+}
+
 }  // namespace dsv41c::cuda

@@ -14,6 +14,7 @@ class UploadRing {
   uint8_t* slot() const { return static_cast<uint8_t*>(slots_[current_].memory.get()); }
   // The copies out of the slot have been enqueued.
   void sent(const Driver& driver, StreamHandle stream);
+  int64_t slot_bytes() const { return slot_bytes_; }
   int64_t bytes() const { return NUM_SLOTS * slot_bytes_; }
 
  private:
