@@ -35,8 +35,9 @@ class Executor {
  public:
   Executor(const std::string& path, const LoadOptions& options);
 
-  void step(const dsv41c_step_inputs& inputs);    // step.cc
-  dsv41c_tensor output(const std::string& name);  // step.cc
+  void step(const dsv41c_step_inputs& inputs);      // step.cc
+  dsv41c_tensor output(const std::string& name);    // step.cc
+  void resume(const dsv41c_resume_inputs& inputs);  // resume.cc
   void synchronize();
   dsv41c_tensor state(const std::string& name);
   void write_state(const std::string& name, const void* data, int64_t bytes);
@@ -62,6 +63,8 @@ class Executor {
   WarmUp warm_up(const LoadedMethod& method);
   void warm_up_run(const LoadedMethod& method, const BoundMethod& bound);
   int64_t state_index(const std::string& name) const;
+  std::vector<int32_t> history_ring(const dsv41c_resume_inputs& inputs, int64_t first) const;  // resume.cc
+  void write_slot(const char* name, int64_t slot, std::span<const int32_t> values);            // resume.cc
   void run_step(const dsv41c_step_inputs& inputs);
   const LoadedFlow& choose_flow(const dsv41c_step_inputs& inputs) const;
   bool holds(const LoadedFlow& flow, const dsv41c_step_inputs& inputs) const;

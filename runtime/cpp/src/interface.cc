@@ -113,6 +113,10 @@ int32_t dsv41c_step(dsv41c_executor* executor, const dsv41c_step_inputs* inputs,
   return dsv41c::guard(error, [&] { required(executor, "executor").executor.step(required(inputs, "inputs")); });
 }
 
+int32_t dsv41c_resume(dsv41c_executor* executor, const dsv41c_resume_inputs* inputs, dsv41c_error* error) {
+  return dsv41c::guard(error, [&] { required(executor, "executor").executor.resume(required(inputs, "inputs")); });
+}
+
 int32_t dsv41c_synchronize(dsv41c_executor* executor, dsv41c_error* error) {
   return dsv41c::guard(error, [&] { required(executor, "executor").executor.synchronize(); });
 }

@@ -88,7 +88,8 @@ class CompressPairs final : public Kernel {
   static void commit(const Call& c, int64_t i) noexcept {
     const int64_t width = c.tensors[0].sizes[1];
     const Row row = row_at(c.tensors[2], i);
-    if (row.stores_none() || !row.stands_at(i, c.tensors[2].sizes[0]) || !row.among_last(c.tensors[3].sizes[1], i)) return;
+    if (row.stores_none() || !row.stands_at(i, c.tensors[2].sizes[0]) || !row.among_last(c.tensors[3].sizes[1], i))
+      return;
     float* to = saved(c, row, row[POSITION]);
     std::memcpy(to, data<float>(c.tensors[0]) + i * width, width * 4);
     std::memcpy(to + width, data<float>(c.tensors[1]) + i * width, width * 4);
