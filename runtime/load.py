@@ -109,7 +109,8 @@ class Runtime:
         for name, value, end in (("slot", slot, 2**31), ("prefix_length", prefix_length, 2**63)):
             if type(value) is not int or not -end <= value < end:
                 raise Dsv41cError("DSV41C-E0801", name, found=repr(value), needed="an integer", do="correct the call")
-        inputs = ResumeInputs(slot, 0, prefix_length, history.ctypes.data, len(history), mapped.ctypes.data, len(mapped))
+        inputs = ResumeInputs(slot, 0, prefix_length, history.ctypes.data, len(history), mapped.ctypes.data,
+                              len(mapped))
         self._call(interface().resume, self._handle, ctypes.byref(inputs))
 
     def synchronize(self) -> None:

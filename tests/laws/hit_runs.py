@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dsv41c.runtime.step_rows import FLOOR, HIT, REPLAY
+from dsv41c.runtime.step_rows import FLOOR, HIT, REPLAY, START
 from laws.engines import Engine, Subject
 from laws.schedules import Workload, upload_rows
 from laws.suffix_runs import BLOCK, chunks, state_names
@@ -36,7 +36,8 @@ class Hit:
         return self.first if self.keep is None else max(self.length - self.keep, self.first)
 
     def flags(self, positions: np.ndarray) -> np.ndarray:
-        flags = np.where(positions < self.prefix, REPLAY, 0) | np.where(positions == self.first, HIT, 0)
+        flags = np.where(positions == self.first, HIT if self.prefix else START, 0)
+        flags |= np.where(positions < self.prefix, REPLAY, 0)
         if self.keep is not None:
             begins = (positions == self.first_kept) | ((positions == self.first) & (not self.compact))
             flags |= np.where(begins & (positions > 0), FLOOR, 0)
@@ -54,10 +55,9 @@ class Hit:
 
 @dataclass(frozen=True)
 class HitRun:
-    """Logits of kept rows by position; bytes by name and position of what the slot's state holds from there on."""
+    """Logits of kept rows by position; bytes by name and position of the slot's state."""
 
-    logits: dict[int, bytes]
-    rows: dict[int, np.ndarray]
+    logits: dict[int, np.ndarray]
     state: dict[tuple[str, int], bytes]
 
 
@@ -86,22 +86,34 @@ def place(engine: Engine, subject: Subject, hit: Hit, slot: int, source: int = 0
 def run_hit(engine: Engine, subject: Subject, hit: Hit, slot: int, cuts: Sequence[int] = ()) -> HitRun:
     """`cuts`: positions behind hit.first at which the rows are cut into steps."""
     place(engine, subject, hit, slot)
-    done, rows = hit.first, {}
+    logits = run_rows(engine, subject, hit, slot, cuts)
+    return HitRun(logits, slot_state(engine, subject, hit, slot))
+
+
+def whole_run(engine: Engine, subject: Subject, hit: Hit, slot: int) -> HitRun:
+    """The same tokens without a hit, and the same part of the state."""
+    logits = run_rows(engine, subject, replace(hit, prefix=0), slot)
+    return HitRun(logits, slot_state(engine, subject, hit, slot))
+
+
+def run_rows(engine: Engine, subject: Subject, hit: Hit, slot: int, cuts: Sequence[int] = ()) -> dict[int, np.ndarray]:
+    done, logits = hit.first, {}
     sizes = chunks([cut - hit.first for cut in cuts], hit.length - hit.first, subject.options.max_num_batched_tokens)
     for take in sizes + [1] * (len(hit.tokens) - hit.length):
         upload, kept = hit.rows(slot, done, take, subject.options.pages_per_slot)
         keep = np.flatnonzero(kept).astype(np.int32)
         positions = done + keep
         asked = np.flatnonzero(positions >= hit.first_kept).astype(np.int32)[-subject.options.max_num_seqs :]
-        logits, _ = engine.step(upload, keep, asked)
-        rows |= dict(zip(positions[asked].tolist(), logits, strict=False))
+        rows, _ = engine.step(upload, keep, asked)
+        logits |= dict(zip(positions[asked].tolist(), rows, strict=False))
         done += take
-    return HitRun({p: row.tobytes() for p, row in rows.items()}, rows, slot_state(engine, subject, hit, slot, done))
+    return logits
 
 
-def slot_state(engine: Engine, subject: Subject, hit: Hit, slot: int, length: int) -> dict[tuple[str, int], bytes]:
+def slot_state(engine: Engine, subject: Subject, hit: Hit, slot: int) -> dict[tuple[str, int], bytes]:
     """Of every ring what was written since the hit, of every pool all entries, of the slot itself its numbers."""
     found: dict[tuple[str, int], bytes] = {}
+    length = len(hit.tokens)
     decoder = {f"window_{n}" for n in range(subject.view.config.decoder_start, subject.view.config.num_hidden_layers)}
     for name in state_names(subject):
         state = engine.state(name)
@@ -121,24 +133,5 @@ def slot_state(engine: Engine, subject: Subject, hit: Hit, slot: int, length: in
 def differences(left: HitRun, right: HitRun) -> list[object]:
     """Where two runs of one hit differ."""
     assert left.logits.keys() == right.logits.keys() and left.state.keys() == right.state.keys()
-    return [p for p in left.logits if left.logits[p] != right.logits[p]] + [
+    return [p for p, row in left.logits.items() if row.tobytes() != right.logits[p].tobytes()] + [
         at for at in left.state if left.state[at] != right.state[at]]
-
-
-def whole_run(engine: Engine, subject: Subject, hit: Hit, slot: int) -> HitRun:
-    """The same rows without a hit: the prompt from its start."""
-    rect = max(hit.length - (hit.length if hit.keep is None else hit.keep), 0)
-    workload, done, rows = Workload((hit.tokens,), (slot,), ()), 0, {}
-    most = subject.options.max_num_batched_tokens
-    for take in chunks((), hit.length, most) + [1] * (len(hit.tokens) - hit.length):
-        upload = upload_rows(workload, 0, done, take, BLOCK, subject.options.pages_per_slot)
-        positions = done + np.arange(take)
-        upload[(positions == rect) & (positions > 0), 3] |= FLOOR
-        keep = np.flatnonzero((positions >= rect) | (hit.keep is None or not hit.compact)).astype(np.int32)
-        asked = np.flatnonzero(positions[keep] >= rect).astype(np.int32)[-subject.options.max_num_seqs :]
-        logits, _ = engine.step(upload, keep, asked)
-        rows |= dict(zip(positions[keep][asked].tolist(), logits, strict=False))
-        done += take
-    return HitRun({p: row.tobytes() for p, row in rows.items()}, rows, slot_state(engine, subject, hit, slot, done))
-
-

@@ -64,7 +64,6 @@ class Executor {
   void warm_up_run(const LoadedMethod& method, const BoundMethod& bound);
   int64_t state_index(const std::string& name) const;
   std::vector<int32_t> history_ring(const dsv41c_resume_inputs& inputs, int64_t first) const;  // resume.cc
-  void write_slot(const char* name, int64_t slot, std::span<const int32_t> values);            // resume.cc
   void run_step(const dsv41c_step_inputs& inputs);
   const LoadedFlow& choose_flow(const dsv41c_step_inputs& inputs) const;
   bool holds(const LoadedFlow& flow, const dsv41c_step_inputs& inputs) const;

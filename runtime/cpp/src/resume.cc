@@ -69,14 +69,19 @@ void UploadCheck::resumed(const dsv41c_resume_inputs& inputs) {
 void Executor::resume(const dsv41c_resume_inputs& inputs) {
   upload_check_.check_resume(inputs);
   const Limits& limits = upload_check_.limits();
+  const int64_t slot = inputs.slot;
   const auto first = static_cast<int32_t>(upload_check_.first_replayed(inputs.prefix_length));
   std::vector<int32_t> pages(static_cast<size_t>(*limits.pages_per_slot), static_cast<int32_t>(*limits.pages));
   std::copy_n(inputs.pages, inputs.num_pages, pages.begin());
+  std::vector<StatePart> parts = {
+      {state_index("slot_position"), slot, 1, &first},
+      {state_index("page_table"), slot * *limits.pages_per_slot, *limits.pages_per_slot, pages.data()}};
+  const std::vector<int32_t> ring = history_ring(inputs, first);
+  const auto ring_size = static_cast<int64_t>(ring.size());
+  if (ring_size > 0) parts.push_back({state_index("token_ring"), slot * ring_size, ring_size, ring.data()});
   const Entered entered(*backend_);
   try {
-    write_slot("slot_position", inputs.slot, {&first, 1});
-    write_slot("page_table", inputs.slot, pages);
-    if (inputs.num_tokens > 0) write_slot("token_ring", inputs.slot, history_ring(inputs, first));
+    backend_->write_state_parts(parts);
   } catch (...) {
     backend_->drain();
     throw;
@@ -84,18 +89,14 @@ void Executor::resume(const dsv41c_resume_inputs& inputs) {
   upload_check_.resumed(inputs);
 }
 
-// The slot's ring as if the tokens had just run; -1, no token, where nothing is looked up.
+// The slot's ring as if the tokens had just run; -1, no token, where nothing is looked up. Empty without tokens.
 std::vector<int32_t> Executor::history_ring(const dsv41c_resume_inputs& inputs, int64_t first) const {
+  if (inputs.num_tokens == 0) return {};
   const State& state = plan().state[static_cast<size_t>(state_index("token_ring"))];
   std::vector<int32_t> ring(static_cast<size_t>(state.sizes[1]), -1);
   for (int64_t i = 0; i < inputs.num_tokens; ++i)
     ring[static_cast<size_t>((first - inputs.num_tokens + i) % state.sizes[1])] = inputs.tokens[i];
   return ring;
-}
-
-void Executor::write_slot(const char* name, int64_t slot, std::span<const int32_t> values) {
-  const auto count = static_cast<int64_t>(values.size());
-  backend_->write_state_part(state_index(name), slot * count, count, values.data());
 }
 
 }  // namespace dsv41c

@@ -222,15 +222,17 @@ int64_t UploadCheck::base_of(const int32_t* head, int64_t first) const {
 // Rows below the slot's prefix store nothing; the first one behind its placing says that the windows begin at it.
 void UploadCheck::check_replay(const int32_t* row, int64_t index, int64_t position, const Group& group) const {
   const bool replayed = position < group.prefix, hit = group.is_placed && row[OFFSET] == 0;
-  const std::string where = "at position " + std::to_string(position) + " of slot " + std::to_string(group.slot) +
-                            ", whose prefix has length " + std::to_string(group.prefix);
+  const auto where = [&] {
+    return " at position " + std::to_string(position) + " of slot " + std::to_string(group.slot) +
+           ", whose prefix has length " + std::to_string(group.prefix);
+  };
   if (((row[FLAGS] & REPLAY) != 0) != replayed)
-    refuse_row(index, "FLAGS", row[FLAGS], (replayed ? "REPLAY (16) " : "no REPLAY (16) ") + where);
+    refuse_row(index, "FLAGS", row[FLAGS], (replayed ? "REPLAY (16)" : "no REPLAY (16)") + where());
   if (((row[FLAGS] & HIT) != 0) != hit)
     refuse_row(index, "FLAGS", row[FLAGS],
                hit ? "HIT (32) on the first row behind a resume of slot " + std::to_string(group.slot)
                    : "HIT (32) on the first row behind a resume only");
-  if (replayed && row[PAGE] >= 0) refuse_row(index, "PAGE", row[PAGE], "-1 " + where + ": its pages are mapped");
+  if (replayed && row[PAGE] >= 0) refuse_row(index, "PAGE", row[PAGE], "-1" + where() + ": its pages are mapped");
 }
 
 // A row stores into the page of its position, a replayed one reads there: the page must be mapped. In a step, one slot
