@@ -18,6 +18,8 @@ class RowOptions(Protocol):
     def suffix_mode(self) -> str: ...
     @property
     def suffix_keep_tokens(self) -> int | None: ...
+    @property
+    def draft_len(self) -> int: ...
 
 
 def kept_of_prompt(options: RowOptions) -> int | None:
@@ -26,10 +28,13 @@ def kept_of_prompt(options: RowOptions) -> int | None:
 
 
 def method_bounds(options: RowOptions) -> dict[str, int]:
-    """Most rows of each method. Of a compact decoder: of each request the kept end of its prompt."""
+    """Most rows of each method, of the draft most groups. Of a compact decoder: of each request the kept end of its
+    prompt. A request that verifies drafts has a row for each of them and one for the token before."""
     tokens, seqs = options.max_num_batched_tokens, options.max_num_seqs
-    decoder = suffix_bound(tokens, seqs, kept_of_prompt(options), draft_len=0)
-    return {"decode": seqs, "encoder": tokens, "decoder": decoder, "head": seqs}
+    verified = min(seqs * (1 + options.draft_len), tokens)
+    decoder = suffix_bound(tokens, seqs, kept_of_prompt(options), options.draft_len)
+    bounds = {"decode": verified, "encoder": tokens, "decoder": decoder, "head": verified}
+    return bounds | {"draft": seqs} if options.draft_len else bounds
 
 
 def suffix_bound(max_num_batched_tokens: int, max_num_seqs: int, keep: int | None, draft_len: int) -> int:

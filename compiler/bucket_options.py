@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from dsv41c.compiler.bounds import RowOptions, method_bounds
@@ -53,9 +53,9 @@ def check_bucket_options(options: BucketOptions) -> None:
     least = sum(min(rows, _SMALL + 1) for rows in bounds.values())
     check_number("--max-graphs", options.max_graphs, least, MOST_GRAPHS)
     for name, rungs in explicit_buckets(options).items():
-        _check_rungs(name, rungs, bounds[name])
+        _check_rungs(name, rungs, _bound("--buckets", name, bounds))
     for name, counts in histogram_of(options.histogram).items():
-        check_sizes(name, counts, bounds[name])
+        check_sizes(name, counts, _bound("--histogram", name, bounds))
 
 
 def explicit_buckets(options: BucketOptions) -> dict[str, tuple[int, ...]]:
@@ -68,6 +68,12 @@ def explicit_buckets(options: BucketOptions) -> dict[str, tuple[int, ...]]:
         check_method("--buckets", name, found)
         found[name] = tuple(integer("--buckets", part) for part in numbers.split(","))
     return found
+
+
+def _bound(option: str, name: str, bounds: Mapping[str, int]) -> int:
+    if name not in bounds:
+        raise bad(option, f"method {name} without --draft-len", f"one of {', '.join(bounds)}", "add --draft-len")
+    return bounds[name]
 
 
 def _check_rungs(name: str, rungs: Sequence[int], bound: int) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from dsv41c.compiler.affine import PROBE_ROWS, contiguous_strides, fit, round_up, total
 from dsv41c.compiler.out_form import OutCall, out_call
+from dsv41c.compiler.tensor_shape import members
 from dsv41c.compiler.trace_composite import CallRecord, Recording, TensorRecord, record_reference
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
@@ -50,8 +51,8 @@ class _Builder:
         self._calls: list[schema.Call] = []
         self._slots: list[tuple[Expr, list[int]]] = []  # scratch slots: bytes, storages that used them
         self._slot_of: dict[int, int] = {}
-        self._present = [isinstance(a, torch.Tensor) for a in args]
-        self._is_tensor_slot = [a is None or isinstance(a, torch.Tensor) for a in args]
+        self._present = [isinstance(a, torch.Tensor) for a in members(args)]
+        self._is_tensor_slot = [a is None or isinstance(a, torch.Tensor) for a in members(args)]
         self._last_use = _last_uses(recordings[0])
 
     def build(self) -> CompositeResult:

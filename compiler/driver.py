@@ -12,21 +12,22 @@ import torch
 from dsv41c.compiler import breaks
 from dsv41c.compiler.artifact import Packed, SelfTest, write_artifact
 from dsv41c.compiler.bucket_policy import buckets_of
-from dsv41c.compiler.capture import capture
+from dsv41c.compiler.capture import capture, capture_draft
 from dsv41c.compiler.checkpoint.view import CheckpointView, without_data
 from dsv41c.compiler.config import ModelConfig
 from dsv41c.compiler.cuda_bodies import CudaBodies
 from dsv41c.compiler.eager import EagerModel
 from dsv41c.compiler.kernels.cache_directory import cache_directory
 from dsv41c.compiler.lower import Choices, lower
-from dsv41c.compiler.methods import build_methods
+from dsv41c.compiler.methods import build_draft_method, build_methods
+from dsv41c.compiler.model.draft import DraftModel
 from dsv41c.compiler.model.state import StateSpec, make_state, state_specs
 from dsv41c.compiler.model.transformer import Transformer
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.output_directory import refuse_existing
 from dsv41c.compiler.pass_driver import PassRecord
 from dsv41c.compiler.pipeline import run_pipeline
-from dsv41c.compiler.program import Program
+from dsv41c.compiler.program import Program, flows_of
 from dsv41c.compiler.weight_map import map_weights
 from dsv41c.compiler.weights import Recipe, WeightsOnDemand, load_weights, weight_recipes, weight_shapes
 from dsv41c.graphs.plan_need import check_plan
@@ -60,9 +61,16 @@ class Watch(Protocol):
 
 def capture_program(config: ModelConfig, options: CompileOptions, weights: Mapping[str, torch.Tensor],
                     specs: tuple[StateSpec, ...]) -> Program:
-    """The model cut into methods, before any pass. Of `weights` the shapes and dtypes are read."""
-    model = Transformer(config, options, weights, make_state(specs, "meta"))
-    return build_methods(capture(model, options.max_num_batched_tokens), options)
+    """The model cut into methods, and the method of its draft where drafts are wanted, before any pass. Of `weights`
+    the shapes and dtypes are read."""
+    state = make_state(specs, "meta")
+    model = Transformer(config, options, weights, state)
+    program = build_methods(capture(model, options.max_num_batched_tokens), options)
+    if not options.draft_len:
+        return program
+    drafter = DraftModel(config, options, weights, state)
+    draft = build_draft_method(capture_draft(drafter, options.max_num_seqs), options)
+    return Program({**program.methods, draft.name: draft})
 
 
 def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progress,
@@ -97,7 +105,7 @@ def fuse(view: CheckpointView, options: CompileOptions, progress: Progress, watc
     options = options.resolved(view.config)
     breaks.check_declared(options.breaks)
     recipes = weight_recipes(view, options)
-    specs = state_specs(view.config, options, backtrack=0, draft=False)
+    specs = state_specs(view.config, options)
     progress("capturing the model")
     program = capture_program(view.config, options, weight_shapes(view, recipes), specs)
     if watch is not None:
@@ -111,8 +119,8 @@ def fuse(view: CheckpointView, options: CompileOptions, progress: Progress, watc
 def lower_fused(fused: Fused, program: Program, options: CompileOptions, cuda: CudaBodies | None) -> schema.Plan:
     """The plan of `program`: the fused one, or the same at other sizes with the options that say so."""
     provenance = schema.Provenance(fused.view.model_digest, options.to_json(), producer())
-    specs = state_specs(fused.view.config, options, backtrack=0, draft=False)
-    choices = Choices(cuda, breaks=options.breaks, buckets=buckets_of(options))
+    specs = state_specs(fused.view.config, options)
+    choices = Choices(cuda, flows_of(program), options.breaks, buckets_of(options))
     return lower(program, specs, options.max_num_seqs, provenance, choices)
 
 
@@ -121,7 +129,7 @@ def compile_checkpoint(checkpoint: Path, output: Path, options: CompileOptions, 
     """Write the artifact directory `output`, which must not exist (E0605). Above a `budget` in bytes of all memory
     beside the weights nothing is written (E0405)."""
     refuse_existing(output, "DSV41C-E0605")
-    view = CheckpointView.open(checkpoint)
+    view = CheckpointView.open(checkpoint, draft=options.draft_len > 0)
     if view.headers_only and not options.plan_only:
         raise without_data(checkpoint)
     if not options.plan_only:

@@ -21,11 +21,11 @@ START = 1
 class EagerModel:
     """Holds weights and state; one call of `step` is one packed step. Slots and pages are the caller's."""
 
-    def __init__(self, config: ModelConfig, options: CompileOptions, weights: Mapping[str, torch.Tensor] | TensorTree,
-                 backtrack: int = 0, draft: bool = False) -> None:
+    def __init__(self, config: ModelConfig, options: CompileOptions,
+                 weights: Mapping[str, torch.Tensor] | TensorTree) -> None:
         self.config = config
         self.options = options.resolved(config)
-        self.state = make_state(state_specs(config, self.options, backtrack, draft), "cpu")
+        self.state = make_state(state_specs(config, self.options), "cpu")
         self.weights = weights
         self.module = Transformer(config, self.options, weights, self.state)
         self.drafter = DraftModel(config, self.options, weights, self.state)

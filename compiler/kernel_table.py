@@ -32,7 +32,7 @@ class KernelTable:
         self.kernels: list[schema.Kernel] = []
 
     def find(self, op: str, args: Sequence[Any]) -> int:
-        """Index of the kernel for these arguments: TensorShape, None or a plain attribute each."""
+        """Index of the kernel for these arguments: TensorShape, a list of them, None or a plain attribute each."""
         key = (op, tuple(_hashable(a) for a in args))
         if key not in self._index:
             self.kernels.append(self._build(self._ops[op], args))
@@ -41,7 +41,7 @@ class KernelTable:
 
     def _build(self, spec: OpSpec, args: Sequence[Any]) -> schema.Kernel:
         def make_args(rows: int) -> list[Any]:
-            return [a.meta(rows) if isinstance(a, TensorShape) else a for a in args]
+            return [_meta(a, rows) for a in args]
 
         name = f"dsv41c::{spec.name}"
         declared = spec.parsed().arguments
@@ -83,8 +83,16 @@ def attribute_tag(value: Any) -> schema.Attribute:
     raise TypeError(f"attribute {value!r} of type {type(value).__name__}")
 
 
+def _meta(argument: Any, rows: int) -> Any:
+    if isinstance(argument, list):
+        return [_meta(member, rows) for member in argument]
+    return argument.meta(rows) if isinstance(argument, TensorShape) else argument
+
+
 def _hashable(argument: Any) -> object:
     """Floats by their bits: 1.0 and 1 and True would be one key."""
+    if isinstance(argument, list):
+        return tuple(map(_hashable, argument))
     if isinstance(argument, float):
         return ("float", argument.hex())
     return (type(argument).__name__, argument)

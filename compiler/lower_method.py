@@ -6,6 +6,7 @@ import functools
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import fx
@@ -14,7 +15,7 @@ from dsv41c.compiler.kernel_table import KernelTable
 from dsv41c.compiler.lower_steps import lower_steps
 from dsv41c.compiler.ops.spec import OpSpec, PadRule
 from dsv41c.compiler.program import Method, Origin, argument, op_name
-from dsv41c.compiler.tensor_shape import TensorShape
+from dsv41c.compiler.tensor_shape import TensorShape, members
 from dsv41c.compiler.value_layout import captured_sizes, contiguous, place_in_arena, renamed, static
 from dsv41c.graphs.buckets import Chosen
 from dsv41c.runtime.plan import schema
@@ -153,24 +154,26 @@ class MethodLowering:
         spec = self.tables.ops[str(op_name(node))]
         declared = spec.parsed().arguments
         actual = [argument(node, d.name) for d in declared]
-        shapes = [self._shape(a) if isinstance(a, fx.Node) else a for a in actual]
+        shapes = [self._shapes(a) for a in actual]
         kernel = self.tables.kernels.find(spec.name, shapes)
         tensors: list[schema.Argument] = []
         for value, description in zip(actual, declared, strict=True):
             if "Tensor" not in str(description.type):
                 continue
-            if not isinstance(value, fx.Node):
-                tensors.append(schema.Absent())
-                continue
-            index = self._single(value)
             written = description.alias_info is not None and description.alias_info.is_write
-            tensors.append(schema.InOut(index) if written else schema.In(index))
+            tensors += [self._tensor(member, written) for member in members([value])]
         outputs = self._outputs(node, spec, fixed)
         tensors += [schema.Out(i) for i in outputs]
         scratch = self._scratch(node, kernel)
         self._touch(tensors, scratch)
         self.launches.append(schema.Launch(_launch_name(node), kernel, tuple(tensors), scratch))
         self._specs.append(spec)
+
+    def _tensor(self, value: object, written: bool) -> schema.Argument:
+        if not isinstance(value, fx.Node):
+            return schema.Absent()
+        index = self._single(value)
+        return schema.InOut(index) if written else schema.In(index)
 
     def _steps(self) -> tuple[schema.Step, ...]:
         """The steps; what a break leaves in the arena for a later step moves to a bridge of its own."""
@@ -188,6 +191,12 @@ class MethodLowering:
         while isinstance(storage := self.values[index].storage, schema.ViewStorage):
             index = storage.of
         return index
+
+    def _shapes(self, value: Any) -> Any:
+        """What a kernel is found by: an argument with the shapes of its tensors."""
+        if isinstance(value, list | tuple):
+            return [self._shapes(member) for member in value]
+        return self._shape(value) if isinstance(value, fx.Node) else value
 
     def _shape(self, node: fx.Node) -> TensorShape:
         value = self.values[self._single(node)]

@@ -1,4 +1,5 @@
-"""Cuts the captured program into the methods decode, encoder, decoder and head at the take_rows boundaries."""
+"""Cuts the captured program into the methods decode, encoder, decoder and head at the take_rows boundaries; the
+captured draft is one method."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def build_methods(captured: Captured, options: CompileOptions) -> Program:
 
 def build_draft_method(captured: Captured, options: CompileOptions) -> Method:
     """The captured draft, uncut, over groups of rows."""
-    return _whole(captured, "draft", "groups", Symbol("G", 1, options.max_num_seqs))
+    return _whole(captured, "draft", "groups", Symbol("G", 1, method_bounds(options)["draft"]))
 
 
 def _boundary(node: fx.Node) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from dsv41c.runtime.plan.errors import Dsv41cError
 
-METHODS = ("decode", "encoder", "decoder", "head")
+METHODS = ("decode", "encoder", "decoder", "head", "draft")
 _MOST_DIGITS = 20  # the interpreter refuses to read thousands
 
 

@@ -25,7 +25,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 QUANTIZERS = ("off", "fake")
 WEIGHTS = ("packed", "map")
 SUFFIX_MODES = ("off", "mask", "compact")
-KEEP_BEYOND_WINDOW = 12  # rows that the decoder keeps by default beside a window, for rollback
+KEEP_BEYOND_WINDOW = 12  # rows that the decoder keeps by default beside a window, where rollback needs no more
 # Options of many names, written with blanks between them.
 _LISTS = ("fallback", "without", "breaks", "buckets", "histogram")
 DEFAULT_MAX_MODEL_LEN = 4096
@@ -48,6 +48,7 @@ class CompileOptions:
     plan_only: bool = False
     suffix_mode: str = "off"  # compact: the decoder runs on the last rows of a prompt; mask: on all, and sees those
     suffix_keep_tokens: int | None = None  # last rows of a prompt that the decoder keeps; None: window + 12, off: 0
+    draft_len: int = 0  # most drafts of a request that one step verifies; 0: no drafts
     bucket_policy: str = "default"
     buckets: tuple[str, ...] = ()  # explicit: METHOD=1,2,3
     bucket_step: int | None = None  # powers, step; None: DEFAULT_STEP
@@ -64,7 +65,8 @@ class CompileOptions:
         if step is None and self.bucket_policy in STEP_POLICIES:
             step = DEFAULT_STEP
         if keep is None:
-            keep = 0 if self.suffix_mode == "off" else config.sliding_window + KEEP_BEYOND_WINDOW
+            beyond = max(KEEP_BEYOND_WINDOW, self.backtrack)
+            keep = 0 if self.suffix_mode == "off" else config.sliding_window + beyond
         options = dataclasses.replace(self, max_model_len=length, bucket_step=step, suffix_keep_tokens=keep)
         options.check(config)
         return options
@@ -76,6 +78,7 @@ class CompileOptions:
         _need(self.target in TARGETS, "--target", self.target, f"one of {', '.join(TARGETS)}")
         _need(self.weights in WEIGHTS, "--weights", self.weights, f"one of {', '.join(WEIGHTS)}")
         _need(not self.fallback or self.target != "cpu", "--fallback", self.fallback, "a CUDA target")
+        self._check_drafts(config)
         self._check_suffix(config)
         limit = config.max_position_embeddings
         _need(2 <= length <= limit, "--max-model-len", length,
@@ -92,11 +95,20 @@ class CompileOptions:
     def _check_suffix(self, config: ModelConfig) -> None:
         _need(self.suffix_mode in SUFFIX_MODES, "--suffix-mode", self.suffix_mode, f"one of {', '.join(SUFFIX_MODES)}")
         keep, window = self.suffix_keep_tokens or 0, config.sliding_window
+        least = window + self.backtrack
         if self.suffix_mode == "off":
             _need(keep == 0, "--suffix-keep-tokens", keep, "--suffix-mode mask or compact with it")
         else:
-            _need(keep >= window, "--suffix-keep-tokens", keep, f"at least {window}: the rows of a window, which the "
-                  "token behind the prompt sees")
+            _need(keep >= least, "--suffix-keep-tokens", keep, f"at least {least}: {window} rows of a window, which "
+                  f"the token behind the prompt sees, and {self.backtrack} of backtracking (draft_len + 1, 0 without "
+                  "drafts)")
+
+    def _check_drafts(self, config: ModelConfig) -> None:
+        if self.draft_len == 0:
+            return
+        block = config.dspark_block_size if config.num_nextn_predict_layers else 0
+        needed = f"0 to {block} (dspark_block_size)" if block else "0: the model has no draft layers"
+        _need(0 <= self.draft_len <= block, "--draft-len", self.draft_len, needed)
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -105,6 +117,11 @@ class CompileOptions:
     @property
     def pages_per_slot(self) -> int:
         return -(-(self.max_model_len or 0) // self.block_size)
+
+    @property
+    def backtrack(self) -> int:
+        """Rows that a slot can forget at a time: its rings keep so many more than a window."""
+        return self.draft_len + 1 if self.draft_len else 0
 
     def to_json(self) -> dict[str, str | int | bool]:
         """Without what is not chosen (None)."""

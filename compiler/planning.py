@@ -58,4 +58,4 @@ class Planner:
         return default_histogram(options.suffix_keep_tokens if options.suffix_mode == "compact" else None)
 
     def _specs(self, options: CompileOptions) -> tuple[StateSpec, ...]:
-        return state_specs(self.fused.view.config, options, backtrack=0, draft=False)
+        return state_specs(self.fused.view.config, options)

@@ -15,7 +15,8 @@ from dsv41c.runtime.plan.schema import Flow
 PLAIN = (torch.ops.aten.view.default, operator.getitem, torch.ops.aten.sym_size.int)
 
 # The first flow that fits a step is taken.
-FLOWS = (Flow("decode", ("decode",), "all_rows_output"), Flow("prefill", ("encoder", "decoder", "head"), "nothing"))
+FLOWS: tuple[Flow, ...] = (Flow("decode", ("decode",), "all_rows_output"),
+                           Flow("prefill", ("encoder", "decoder", "head"), "nothing"))
 
 
 class Origin(enum.Enum):
@@ -52,6 +53,11 @@ class Method:
 @dataclass(frozen=True)
 class Program:
     methods: Mapping[str, Method]
+
+
+def flows_of(program: Program) -> tuple[Flow, ...]:
+    """Those of a step, and one of the draft where the program has it."""
+    return (*FLOWS, Flow("draft", ("draft",), "nothing")) if "draft" in program.methods else FLOWS
 
 
 def op_name(node: fx.Node) -> str | None:

@@ -42,7 +42,7 @@ def recapture(artifact: Path, checkpoint: Path | None = None) -> Recaptured:
     _check_weights(manifest, checkpoint)
     plan, config = manifest.read_plan(), ModelConfig.load(artifact)
     options = CompileOptions.from_json(manifest.options).resolved(config)
-    specs = state_specs(config, options, backtrack=0, draft=False)
+    specs = state_specs(config, options)
     weights = dict(WeightSource(artifact, checkpoint).read(plan))
     shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in weights.items()}
     return Recaptured(capture_program(config, options, shapes, specs), options, weights, specs, plan.checks)

@@ -90,9 +90,14 @@ def _arguments(spec: OpSpec, kernel: schema.Kernel, tensors: list[torch.Tensor |
     remaining = iter(tensors)
     attributes = kernel.attributes
     arguments: list[Any] = []
-    for declared in spec.parsed().arguments:
-        is_tensor = "Tensor" in str(declared.type)
-        arguments.append(next(remaining) if is_tensor else _plain(attributes[declared.name]))
+    declared = spec.parsed().arguments
+    num_listed = len(tensors) - sum("Tensor" in str(d.type) for d in declared) + 1  # an op has one list at most
+    for argument in declared:
+        if "List" in str(argument.type):
+            arguments.append([next(remaining) for _ in range(num_listed)])
+        else:
+            is_tensor = "Tensor" in str(argument.type)
+            arguments.append(next(remaining) if is_tensor else _plain(attributes[argument.name]))
     return arguments
 
 

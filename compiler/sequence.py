@@ -12,7 +12,7 @@ from dsv41c.compiler.affine import PROBE_ROWS, fit
 from dsv41c.compiler.ops.fused import dispatched
 from dsv41c.compiler.ops.spec import OpSpec
 from dsv41c.compiler.scratch_slots import ScratchSlots
-from dsv41c.compiler.tensor_shape import TensorShape
+from dsv41c.compiler.tensor_shape import TensorShape, members
 from dsv41c.compiler.trace_composite import CallRecord, Recording, TensorRecord, record_reference
 from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.errors import Dsv41cError
@@ -53,7 +53,7 @@ def _check_call(spec: OpSpec, call: CallRecord) -> None:
 def _structure(recording: Recording) -> list[object]:
     """What must not depend on the rows: which calls, on which storages, with which results."""
     def storages(values: Sequence[Any]) -> list[object]:
-        return [value.storage if isinstance(value, TensorRecord) else None for value in values]
+        return [value.storage if isinstance(value, TensorRecord) else None for value in members(values)]
 
     return [*((call.target, storages(call.args), storages(call.results)) for call in recording.calls),
             storages(recording.outputs)]
@@ -95,7 +95,7 @@ class _Builder:
 
     def _add_arguments(self) -> None:
         """Inputs by their tensor positions, then outputs: the part that makes an output writes it directly."""
-        slots = [a for a in self._args if a is None or isinstance(a, torch.Tensor)]
+        slots = [a for a in members(self._args) if a is None or isinstance(a, torch.Tensor)]
         present = [position for position, argument in enumerate(slots) if argument is not None]
         for number, position in enumerate(present):
             self._add_base([r.inputs[number] for r in self._recordings], position)
@@ -127,6 +127,11 @@ class _Builder:
                 local = self._local(index, values)
                 tensors.append(schema.InOut(local) if is_written else schema.In(local))
                 self._written |= {values[0].storage} if is_written else set()
+                continue
+            if isinstance(values[0], list):
+                lists = list(zip(*values, strict=True))
+                arguments.append([TensorShape(fits[0].dtype, _shape(fits)[0]) for fits in lists])
+                tensors += [schema.In(self._local(index, fits)) for fits in lists]
                 continue
             if any(value != values[0] for value in values):
                 raise _refused(self._spec, f"argument {declared.name} of {call.target}, which depends on the rows",
@@ -160,7 +165,7 @@ class _Builder:
     def _check_effects(self) -> None:
         """The parts write the arguments that the schema says, and no others."""
         names = [d.name for d, a in zip(self._spec.parsed().arguments, self._args, strict=True)
-                 if isinstance(a, torch.Tensor)]
+                 for member in members([a]) if isinstance(member, torch.Tensor)]
         inputs = zip(names, self._recordings[0].inputs, strict=True)
         found = [name for name, record in inputs if record.storage in self._written]
         declared = [name for name in names if name in self._spec.mutates]
@@ -173,7 +178,7 @@ def _last_uses(recording: Recording) -> dict[int, int]:
     """Storage to the last call that touches it."""
     last: dict[int, int] = {}
     for index, call in enumerate(recording.calls):
-        for record in (*call.args, *call.results):
+        for record in members((*call.args, *call.results)):
             if isinstance(record, TensorRecord):
                 last[record.storage] = index
     return last

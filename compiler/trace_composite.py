@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dsv41c.compiler.tensor_shape import members
+
 
 @dataclass(frozen=True)
 class TensorRecord:
@@ -86,10 +88,10 @@ def _positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> lis
 
 
 def record_reference(reference: Callable[..., Any], args: Sequence[Any]) -> Recording:
-    """Run `reference` once; tensor arguments (meta) become the inputs, returned tensors the outputs."""
+    """Run `reference` once; tensor arguments (meta), in lists too, become the inputs, returned ones the outputs."""
     recorder = _Recorder()
     recording = Recording()
-    for argument in args:
+    for argument in members(args):
         if isinstance(argument, torch.Tensor):
             recording.inputs.append(recorder.record(argument))
     with torch.no_grad(), recorder:

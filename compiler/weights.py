@@ -39,12 +39,12 @@ class Recipe:
         return bool(self.sources) and ".experts." in self.sources[0]
 
 
-def weight_recipes(view: CheckpointView, options: CompileOptions, draft: bool = False) -> dict[str, Recipe]:
-    """Plan weight name -> recipe, experts of a layer stacked; `mtp.*` only when the draft is wanted."""
+def weight_recipes(view: CheckpointView, options: CompileOptions) -> dict[str, Recipe]:
+    """Plan weight name -> recipe, experts of a layer stacked; `mtp.*` only with drafts."""
     recipes: dict[str, Recipe] = {}
     stacks: dict[str, dict[int, str]] = {}
     for name in view.tensors:
-        if name.startswith("mtp.") and not draft:
+        if name.startswith("mtp.") and not options.draft_len:
             continue
         if ".experts." in name:
             before, after = name.split(".experts.")

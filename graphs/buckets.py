@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dsv41c.graphs.costs import DEFAULT_COSTS, Costs
 from dsv41c.graphs.histogram import Counts, ladders_by_size
 from dsv41c.graphs.ladders import (
     SMALL,
@@ -19,6 +18,7 @@ from dsv41c.graphs.ladders import (
     thin,
 )
 from dsv41c.runtime.plan import schema
+from dsv41c.runtime.plan.costs import DEFAULT_COSTS, Costs
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 MAX_GRAPHS = 48  # of all methods together: a bucket is one graph where no break and no fallback cuts it

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dsv41c.graphs.costs import Costs
 from dsv41c.graphs.workload import Histogram, workload_ns
+from dsv41c.runtime.plan.costs import Costs
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
-from dsv41c.graphs.costs import Costs, Run, cost_of, least_bucket
 from dsv41c.graphs.ladders import SMALL, Rungs
+from dsv41c.runtime.plan.costs import Costs, Run, cost_of, least_bucket
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 Counts = Mapping[int, int]  # rows of a step -> how often

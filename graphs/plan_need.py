@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsv41c.graphs.budget import Candidate, MethodNeed, over_budget
-from dsv41c.graphs.costs import costs_of
+from dsv41c.runtime.plan.costs import costs_of
 from dsv41c.runtime.plan.memory_classes import graph_bytes, memory_by_class
 from dsv41c.runtime.plan.schema import Plan
 

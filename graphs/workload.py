@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dsv41c.graphs.costs import Costs, step_ns
+from dsv41c.runtime.plan.costs import Costs, step_ns
 
 # Rows of one step -> how often, by method. A prompt is one step of encoder and decoder: where it has more rows than the
 # bound it is split. Nine decode steps for each prompt, mostly of few requests; prompts of a chat, some of them long.
 Histogram = Mapping[str, Mapping[int, int]]
 _PROMPTS = {16: 5, 64: 15, 128: 15, 256: 20, 512: 20, 1024: 10, 2048: 8, 4096: 5, 8192: 2}
+_DECODES = {1: 300, 2: 120, 4: 120, 8: 120, 16: 120, 32: 80, 64: 40}
 DEFAULT_HISTOGRAM: Histogram = {
-    "decode": {1: 300, 2: 120, 4: 120, 8: 120, 16: 120, 32: 80, 64: 40},
-    "encoder": _PROMPTS, "decoder": _PROMPTS, "head": {1: 80, 2: 10, 4: 10},
+    "decode": _DECODES,
+    "encoder": _PROMPTS, "decoder": _PROMPTS, "head": {1: 80, 2: 10, 4: 10}, "draft": _DECODES,
 }
 
 

@@ -60,6 +60,8 @@ class Interface:
         self.close = function("dsv41c_close", None, c_void_p)
         self.step = function("dsv41c_step", c_int32, c_void_p, POINTER(StepInputs), failure)
         self.resume = function("dsv41c_resume", c_int32, c_void_p, POINTER(ResumeInputs), failure)
+        self.draft = function("dsv41c_draft", c_int32, c_void_p, c_void_p, c_int64, c_int32, failure)
+        self.rollback = function("dsv41c_rollback", c_int32, c_void_p, c_void_p, c_void_p, c_int64, failure)
         self.synchronize = function("dsv41c_synchronize", c_int32, c_void_p, failure)
         self.output = function("dsv41c_output", c_int32, c_void_p, c_char_p, POINTER(Tensor), failure)
         self.state = function("dsv41c_state", c_int32, c_void_p, c_char_p, POINTER(Tensor), failure)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from dsv41c.runtime.block_tokens import take_tokens
 from dsv41c.runtime.limits import Limits
-from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.requests import Completion, Request, check_request
-from dsv41c.runtime.sampling import draw_token
+from dsv41c.runtime.speculation import Speculation
 from dsv41c.runtime.step_rows import ActiveRequest, choose_parts, step_rows
 
 
@@ -26,8 +26,10 @@ class StepExecutor(Protocol):
 
 
 def generate(executor: StepExecutor, limits: Limits, requests: Sequence[Request], *, eager: bool = False,
-             keep_logits: bool = False, on_token: Callable[[int], None] = lambda index: None) -> list[Completion]:
-    """Completions in the order of `requests`; `on_token(index)` is called for each token of a request.
+             keep_logits: bool = False, speculation: Speculation | None = None,
+             on_token: Callable[[int], None] = lambda index: None) -> list[Completion]:
+    """Completions in the order of `requests`; `on_token(index)` is called for each token of a request. Drafts change
+    the number of steps, and no token.
 
     The executor's slots must be free: every request starts its slot anew. E0901 or E0902 before the first step.
     """
@@ -37,33 +39,15 @@ def generate(executor: StepExecutor, limits: Limits, requests: Sequence[Request]
     while (active := batch.admit()):
         parts = choose_parts(active, limits.max_num_batched_tokens)
         executor.step(*step_rows(parts, limits), eager)
-        chosen = [part.active for part in parts if part.gives_token]
-        for part in parts:
-            part.active.position += part.count
-        if chosen:
-            _take_tokens(executor, chosen, keep_logits)
-        batch.end_step(chosen)
-        for one in chosen:
-            on_token(one.index)
+        blocks = take_tokens(executor, parts, limits, keep_logits)
+        going = batch.end_step([block.active for block in blocks])
+        if speculation is not None:
+            speculation.settle(blocks)
+            speculation.prepare(going, limits)
+        for block in blocks:
+            for _ in range(block.kept):
+                on_token(block.active.index)
     return batch.completions()
-
-
-def _take_tokens(executor: StepExecutor, chosen: Sequence[ActiveRequest], keep_logits: bool) -> None:
-    """One more token for each request: the device's for greedy ones, a draw on the host for the others."""
-    greedy = executor.output("tokens")
-    if greedy.dtype != np.int32 or greedy.shape != (len(chosen),):
-        raise Dsv41cError("DSV41C-E0703", "output tokens", found=f"{greedy.dtype} {list(greedy.shape)}",
-                          needed=f"int32 [{len(chosen)}]", do="compile the artifact again")
-    needs_logits = keep_logits or not all(one.request.is_greedy for one in chosen)
-    logits = executor.output("logits") if needs_logits else None
-    for row, one in enumerate(chosen):
-        request = one.request
-        if logits is not None and keep_logits:
-            one.logits.append(np.array(logits[row], dtype=np.float32))
-        if logits is None or request.is_greedy:
-            one.tokens.append(int(greedy[row]))
-        else:
-            one.tokens.append(draw_token(logits[row], request.temperature, request.top_p, request.seed, one.position))
 
 
 class _Batch:
@@ -87,23 +71,21 @@ class _Batch:
             self._active.append(ActiveRequest(request, index, heapq.heappop(self._free)))
         return self._active
 
-    def end_step(self, chosen: Sequence[ActiveRequest]) -> None:
+    def end_step(self, chosen: Sequence[ActiveRequest]) -> list[ActiveRequest]:
+        """Those of `chosen`, which have new tokens, that go on."""
         self._step += 1
+        going = []
         for one in chosen:
-            reason = self._finish_reason(one)
-            if reason is not None:
-                logits = np.stack(one.logits) if one.logits else None
-                self._done[one.index] = Completion(tuple(int(i) for i in one.request.prompt_ids), tuple(one.tokens),
-                                                   reason, logits)
-                self._active.remove(one)
-                heapq.heappush(self._free, one.slot)
-
-    def _finish_reason(self, one: ActiveRequest) -> Literal["stop", "length"] | None:
-        request = one.request
-        if one.tokens[-1] in self._limits.eos_ids and not request.ignore_eos:
-            return "stop"
-        full = len(request.prompt_ids) + len(one.tokens) >= self._limits.max_model_len
-        return "length" if full or len(one.tokens) >= request.max_new_tokens else None
+            reason = one.finish_reason(self._limits)
+            if reason is None:
+                going.append(one)
+                continue
+            logits = np.stack(one.logits) if one.logits else None
+            self._done[one.index] = Completion(tuple(int(i) for i in one.request.prompt_ids), tuple(one.tokens),
+                                               reason, logits)
+            self._active.remove(one)
+            heapq.heappush(self._free, one.slot)
+        return going
 
     def completions(self) -> list[Completion]:
         return [self._done[index] for index in sorted(self._done)]

@@ -12,8 +12,9 @@ from dsv41c.runtime.plan.errors import Dsv41cError
 @dataclass(frozen=True)
 class Limits:
     """Lengths in tokens. `eos_ids` end a request unless it ignores them. Of a prompt, the decoder keeps the last
-    `suffix_keep_tokens` rows and sees no window before them (0: all); `runs_all_rows` if it runs on the others too.
-    A row's window shows `window` rows, and it looks back at `history` tokens before its own."""
+    `suffix_keep_tokens` rows and sees no window before them (0: all); `runs_all_rows` if it runs on the others too. A
+    step verifies up to `draft_len` drafts of a request. A row's window shows `window` rows, and it looks back at
+    `history` tokens before its own."""
 
     max_model_len: int
     max_num_seqs: int
@@ -23,6 +24,7 @@ class Limits:
     eos_ids: frozenset[int]
     suffix_keep_tokens: int = 0
     runs_all_rows: bool = True
+    draft_len: int = 0
     window: int = 1
     history: int = 0
 
@@ -32,8 +34,8 @@ class Limits:
         names = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size")
         return cls(*(manifest.integer_option(name) for name in names), _model_size(artifact, "vocab_size"),
                    _eos_ids(artifact), manifest.integer_option("suffix_keep_tokens", least=0),
-                   manifest.options.get("suffix_mode") != "compact", _model_size(artifact, "sliding_window"),
-                   _model_size(artifact, "engram_max_ngram_size") - 1)
+                   manifest.options.get("suffix_mode") != "compact", manifest.integer_option("draft_len", least=0),
+                   _model_size(artifact, "sliding_window"), _model_size(artifact, "engram_max_ngram_size") - 1)
 
     def first_replayed(self, prefix_length: int) -> int:
         """The first position that runs again behind a prefix hit; all windows of the request begin there."""

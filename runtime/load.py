@@ -113,6 +113,27 @@ class Runtime:
                               len(mapped))
         self._call(interface().resume, self._handle, ctypes.byref(inputs))
 
+    def draft(self, upload: Array, eager: bool = False) -> None:
+        """Draft behind the newest token of each slot, which no step holds yet: upload int32 [n, 5], a row a slot with
+        SLOT and TOKEN (-1: the one that the slot's last step chose), the others 0 and PAGE -1.
+
+        The outputs draft_tokens int32 and confidence float32, both [n, block], replace those of the last step. Changes
+        no state. E0801 for a plan that was compiled without --draft-len.
+        """
+        rows = _int32(upload, "draft upload", 5)
+        self._call(interface().draft, self._handle, rows.ctypes.data, len(rows), eager)
+
+    def rollback(self, slots: Array, lengths: Array) -> None:
+        """Let each of `slots`, int32 [n], forget its positions from `lengths` on, int32 [n].
+
+        At most --draft-len + 1 of all that it has held since it started (E0801, and nothing is changed). Does not wait
+        for the steps before it."""
+        chosen, kept = _int32(slots, "slots", 0), _int32(lengths, "lengths", 0)
+        if len(chosen) != len(kept):
+            raise Dsv41cError("DSV41C-E0801", "lengths", found=f"{len(kept)} entries",
+                              needed=f"{len(chosen)}, as slots has", do="correct the call")
+        self._call(interface().rollback, self._handle, chosen.ctypes.data, kept.ctypes.data, len(chosen))
+
     def synchronize(self) -> None:
         """Wait until all steps have run."""
         self._call(interface().synchronize, self._handle)
@@ -126,7 +147,8 @@ class Runtime:
         return self._view(interface().state, name)
 
     def write_state(self, name: str, values: Array) -> None:
-        """Overwrite a whole state tensor, with values of the form that `state` gives: for tests and rollback."""
+        """Overwrite a whole state tensor, with values of the form that `state` gives: for tests. Slots
+        count as placed where `name` is slot_position: `rollback` goes back from there."""
         held, given = self.state(name), np.asarray(values)
         if (given.dtype, given.shape) != (held.dtype, held.shape):
             raise Dsv41cError("DSV41C-E0801", f"state {name}", found=f"{given.dtype} {list(given.shape)}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +23,9 @@ Int32 = npt.NDArray[np.int32]
 
 @dataclass(eq=False)  # two requests are never the same one
 class ActiveRequest:
-    """A request in a slot. `position` counts the rows that the slot's state already holds. The slot of one with a
-    prefix hit was placed by `resume`: it begins at the position `Limits.first_replayed(prefix_length)`."""
+    """A request in a slot. `position` counts the rows that the slot's state already holds; `drafts` are guesses of what
+    follows the newest token, for the next step to verify; `holds_newest`: the device knows that token too. The slot of
+    one with a prefix hit was placed by `resume`: it begins at the position `Limits.first_replayed(prefix_length)`."""
 
     request: Request
     index: int
@@ -31,30 +33,48 @@ class ActiveRequest:
     position: int = 0
     prefix_length: int = 0
     tokens: list[int] = field(default_factory=list)
+    drafts: list[int] = field(default_factory=list)
+    holds_newest: bool = False
     logits: list[npt.NDArray[np.float32]] = field(default_factory=list)
 
     @property
     def num_prompt_rows_left(self) -> int:
         return max(len(self.request.prompt_ids) - self.position, 0)
 
+    def num_tokens_left(self, limits: Limits) -> int:
+        """How many tokens it may still be given."""
+        request = self.request
+        return min(request.max_new_tokens, limits.max_model_len - len(request.prompt_ids)) - len(self.tokens)
+
+    def finish_reason(self, limits: Limits) -> Literal["stop", "length"] | None:
+        if self.tokens[-1] in limits.eos_ids and not self.request.ignore_eos:
+            return "stop"
+        return "length" if self.num_tokens_left(limits) <= 0 else None
+
 
 @dataclass(frozen=True)
 class Part:
-    """The next `count` rows of a request in one step."""
+    """The next `count` rows of a request in one step: of its prompt, or its newest token and drafts behind it."""
 
     active: ActiveRequest
     count: int
 
     @property
-    def gives_token(self) -> bool:
-        """Whether the last of these rows is the last one the request knows."""
-        return self.count >= self.active.num_prompt_rows_left
+    def num_logit_rows(self) -> int:
+        """Of its last rows: those that a token may be taken from."""
+        prompt = self.active.num_prompt_rows_left
+        return self.count if not prompt else int(self.count >= prompt)
 
 
 def choose_parts(active: Sequence[ActiveRequest], max_rows: int) -> list[Part]:
-    """One row for each decoding request first, then prompts in the given order until the step is full."""
-    parts = [Part(a, 1) for a in active if not a.num_prompt_rows_left]
-    room = max_rows - len(parts)
+    """One row for each decoding request first, then their drafts and then prompts, each in the given order until the
+    step is full."""
+    decoding = [a for a in active if not a.num_prompt_rows_left]
+    parts, room = [], max_rows - len(decoding)
+    for each in decoding:
+        verified = min(len(each.drafts), room)
+        parts.append(Part(each, 1 + verified))
+        room -= verified
     for waiting in (a for a in active if a.num_prompt_rows_left):
         count = min(waiting.num_prompt_rows_left, room)
         if count == 0:
@@ -77,12 +97,11 @@ def first_kept(part: Part, limits: Limits) -> int:
 
 
 def step_rows(parts: Sequence[Part], limits: Limits) -> tuple[Int32, Int32, Int32]:
-    """upload int32 `[n, 5]`; the rows that the decoder keeps; of these the ones whose logits are wanted: the last row
-    of each part that gives a token."""
+    """upload int32 `[n, 5]`; the rows that the decoder keeps; of these the ones whose logits are wanted, the last
+    ones of each part."""
     upload = np.concatenate([_rows(part, limits) for part in parts])
     kept = np.concatenate([np.arange(part.count) >= num_left_out(part, limits) for part in parts])
-    ends = np.cumsum([part.count for part in parts]) - 1
-    asked = ends[[part.gives_token for part in parts]]
+    asked = np.concatenate([np.arange(part.count) >= part.count - part.num_logit_rows for part in parts])
     return upload, np.flatnonzero(kept).astype(np.int32), (np.cumsum(kept)[asked] - 1).astype(np.int32)
 
 
@@ -118,4 +137,5 @@ def _token_column(part: Part) -> Sequence[int]:
     active = part.active
     if active.num_prompt_rows_left:
         return active.request.prompt_ids[active.position : active.position + part.count]
-    return [ON_DEVICE if active.request.is_greedy else active.tokens[-1]]
+    newest = ON_DEVICE if active.holds_newest else active.tokens[-1]
+    return [newest, *active.drafts[: part.count - 1]]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from dsv41c.compiler.kernels import plain_attention, plain_dense, plain_engram, plain_rows
+from dsv41c.compiler.kernels import plain_attention, plain_dense, plain_draft, plain_engram, plain_rows
 from dsv41c.compiler.kernels.signature import CudaSource, Signature, Unsupported
 from dsv41c.compiler.ops.spec import OpSpec
 
@@ -18,6 +18,8 @@ _FAMILIES: Sequence[tuple[Any, Sequence[str]]] = (
     (plain_attention, ("window_attention", "draft_attention", "sparse_attention", "window_commit", "entry_store",
                        "compress_pairs", "index_topk", "index_topk_blocks", "index_topk_within")),
     (plain_engram, ("engram_hash", "engram_lookup", "engram_gate")),
+    (plain_draft, ("draft_row_table", "golden_token", "embed_token", "markov_logits", "greedy_draft",
+                   "confidence_input", "sigmoid", "concat_columns")),
 )
 
 SOURCES: Mapping[str, Callable[[Signature], CudaSource]] = MappingProxyType(
@@ -27,7 +29,7 @@ SOURCES: Mapping[str, Callable[[Signature], CudaSource]] = MappingProxyType(
 def cuda_source(spec: OpSpec, args: Sequence[Any]) -> CudaSource | None:
     """The plain kernel of one call, or None when there is none for these arguments.
 
-    args as KernelTable takes them: TensorShape, None or a plain attribute each, in schema order.
+    args as KernelTable takes them: TensorShape, a list of them, None or a plain attribute each, in schema order.
     """
     make = SOURCES.get(spec.name)
     if make is None:

@@ -12,7 +12,7 @@ from dsv41c.compiler.affine import product
 from dsv41c.compiler.kernels.source import Copy, Float, KernelSource, Memset, Param, Tensor
 from dsv41c.compiler.ops.native import DTYPE_CODES
 from dsv41c.compiler.ops.spec import OpSpec
-from dsv41c.compiler.tensor_shape import TensorShape
+from dsv41c.compiler.tensor_shape import TensorShape, members
 from dsv41c.runtime.plan.expr import Binary, Expr
 
 MAX_SHARED_BYTES = 227 * 1024  # what a block may ask for on sm_90 and sm_100
@@ -40,12 +40,14 @@ class Unsupported(Exception):
 
 
 class Signature:
-    """The arguments of one op call. Outputs follow the tensor inputs: `output(0)`, `output(1)` ..."""
+    """The arguments of one op call. Outputs follow the tensor inputs, members of a list one by one: `output(0)`,
+    `output(1)` ..."""
 
     def __init__(self, spec: OpSpec, args: Sequence[Any]) -> None:
         declared = spec.parsed().arguments
         self._value = {d.name: a for d, a in zip(declared, args, strict=True)}
-        self._tensors = [d.name for d in declared if "Tensor" in str(d.type)]
+        self._tensors = [d.name for d, a in zip(declared, args, strict=True) if "Tensor" in str(d.type)
+                         for _ in members([a])]
 
     def integer(self, name: str) -> int:
         return int(self._value[name])
@@ -60,6 +62,14 @@ class Signature:
     def item_bytes(self, name: str) -> int:
         """Of a dtype attribute."""
         return int(self._value[name].itemsize)
+
+    def value(self, name: str) -> Any:
+        """An attribute as it is."""
+        return self._value[name]
+
+    def shapes(self, name: str) -> list[TensorShape]:
+        """Those of a list of tensors."""
+        return list(self._value[name])
 
     def present(self, name: str) -> bool:
         return self._value[name] is not None
@@ -83,16 +93,19 @@ class Signature:
 
     def size(self, name: str, dim: int) -> int:
         """A size that must be static."""
-        size = self.shape(name).sizes[dim]
+        return self.static(self.shape(name), dim)
+
+    def static(self, shape: TensorShape, dim: int) -> int:
+        size = shape.sizes[dim]
         if not isinstance(size, int):
-            raise Unsupported(f"{name} is dynamic in dimension {dim}")
+            raise Unsupported(f"a tensor that is dynamic in dimension {dim}")
         return size
 
     def elements(self, name: str) -> Expr:
         return product(self.shape(name).sizes)
 
-    def tensor(self, name: str) -> Tensor:
-        return Tensor(self._tensors.index(name))
+    def tensor(self, name: str, member: int = 0) -> Tensor:
+        return Tensor(self._tensors.index(name) + member)
 
     def tensors(self, *names: str) -> dict[str, Param]:
         """Bindings of kernel parameters that carry the names of their arguments."""

@@ -96,6 +96,7 @@ class DraftModel(nn.Module):
                  state: Mapping[str, torch.Tensor]) -> None:
         super().__init__()
         self.config = config
+        self.suffix_mode = options.suffix_mode
         self.numerics = Numerics(options.torch_dtype, options.quantizers == "fake")
         self.weights = weights if isinstance(weights, TensorTree) else TensorTree(weights)
         self.state = TensorTree(state)
@@ -106,6 +107,8 @@ class DraftModel(nn.Module):
         config, weights, state = self.config, Scope(self.weights), Scope(self.state)
         rows = OPS.draft_row_table(upload, state("slot_token"), state("slot_position"), config.dspark_block_size,
                                    config.dspark_noise_token_id)
+        if self.suffix_mode != "off":  # below its floor a window holds keys of an earlier request
+            rows = OPS.window_floor(rows, state("window_floor"))
         step = StepRows(rows, state, weights.below("constants"))
         hidden, logits = draft_block(config, self.numerics, weights, step)
         drafts = markov_chain(config, weights, rows, hidden, logits)

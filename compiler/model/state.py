@@ -22,8 +22,9 @@ class StateSpec:
     fill: int = 0
 
 
-def state_specs(config: ModelConfig, options: CompileOptions, backtrack: int, draft: bool) -> tuple[StateSpec, ...]:
-    """Every state tensor. `backtrack` rows stay readable behind the window after a rollback."""
+def state_specs(config: ModelConfig, options: CompileOptions) -> tuple[StateSpec, ...]:
+    """Every state tensor. `options.backtrack` rows stay readable behind the window after a rollback."""
+    backtrack = options.backtrack
     slots, pages = options.max_num_seqs + 1, options.max_num_seqs * options.pages_per_slot + 1
     act, window = options.torch_dtype, config.sliding_window + backtrack
     specs = [
@@ -45,7 +46,7 @@ def state_specs(config: ModelConfig, options: CompileOptions, backtrack: int, dr
                 specs.append(StateSpec(f"pair_{layer}", torch.float32, pair))
             specs.append(StateSpec(f"compressed_{layer}", act, (pages, entries, config.head_dim)))
             specs.append(StateSpec(f"index_key_{layer}", act, (pages, entries, config.index_head_dim)))
-    for layer in range(config.num_nextn_predict_layers if draft else 0):
+    for layer in range(config.num_nextn_predict_layers if options.draft_len else 0):
         specs.append(StateSpec(f"draft_window_{layer}", act, (slots, window, config.head_dim)))
     return tuple(specs)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dsv41c.compiler.ops.rows import RowColumn, UploadColumn
-from dsv41c.compiler.ops.spec import CaptureClass, OpSpec, PadRule
+from dsv41c.compiler.ops.spec import CaptureClass, NativeBody, OpSpec, PadRule
 
 
 def _concat_columns_fake(parts: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
@@ -48,7 +48,7 @@ def _golden_token_fake(rows: Tensor, block: int) -> Tensor:
 
 
 def _golden_token(rows: Tensor, block: int) -> Tensor:
-    return rows[::block, RowColumn.TOKEN : RowColumn.TOKEN + 1].contiguous()
+    return rows[::block, RowColumn.TOKEN : RowColumn.TOKEN + 1].clone(memory_format=torch.contiguous_format)
 
 
 def _embed_token_fake(token: Tensor, weight: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ SPECS: tuple[OpSpec, ...] = (
         name="draft_row_table",
         schema="(Tensor upload, Tensor slot_token, Tensor slot_position, int block, int noise_token) -> Tensor",
         capture=CaptureClass.CAPTURE, pads=PadRule.TABLE, tie_order=None,
-        fake=_draft_row_table_fake, reference=_draft_row_table,
+        fake=_draft_row_table_fake, reference=_draft_row_table, native=NativeBody("draft_row_table"),
     ),
     OpSpec(
         name="golden_token",
@@ -143,6 +143,6 @@ SPECS: tuple[OpSpec, ...] = (
         name="sigmoid",
         schema="(Tensor x) -> Tensor",
         capture=CaptureClass.CAPTURE, pads=PadRule.ROW, tie_order=None,
-        fake=_sigmoid_fake, reference=_sigmoid,
+        fake=_sigmoid_fake, reference=_sigmoid, native=NativeBody("sigmoid"),
     ),
 )

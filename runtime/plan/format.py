@@ -15,7 +15,7 @@ ROWS = "rows"       # the symbol of kernel expressions: the method's symbol at t
 
 FEATURES = ("aten_composites", "cuda_cubin", "kernel_sequences", "mapped_weights", "native_cpu")
 TARGETS = ("cpu", "sm_90a", "sm_100a")
-AXES = ("rows", "kept_rows", "output_rows")
+AXES = ("rows", "kept_rows", "output_rows", "groups")
 PAD_RULES = ("rows", "valid", "none")
 MAX_GRID = (2**31 - 1, 65_535, 65_535)  # blocks in x, y, z that a device takes
 MAX_BLOCK_THREADS = 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dsv41c.runtime.plan.codec import check_features
 from dsv41c.runtime.plan.schema import (
@@ -46,7 +46,7 @@ def check_tables(plan: Plan) -> None:
     _check_methods(plan)
     check_unique((flow.name for flow in plan.flows), "flow")
     for flow in plan.flows:
-        _check_flow(flow, [method.name for method in plan.methods])
+        _check_flow(flow, {method.name: method.axis for method in plan.methods})
 
 
 def check_unique(names: Iterable[str], what: str) -> None:
@@ -162,7 +162,8 @@ def _check_buckets(buckets: Sequence[int], symbol: Symbol, where: str) -> None:
             raise broken("buckets are not ascending", where, f"{bucket} after {previous}", "each larger")
 
 
-def _check_flow(flow: Flow, methods: Sequence[str]) -> None:
+def _check_flow(flow: Flow, methods: Mapping[str, str]) -> None:
+    """`methods`: the axis of each."""
     where = f"flow {flow.name}"
     check_choice(flow.requires, FLOW_REQUIREMENTS, "requirement", where)
     if not flow.methods:
@@ -170,5 +171,8 @@ def _check_flow(flow: Flow, methods: Sequence[str]) -> None:
     for name in flow.methods:
         if name not in methods:
             raise broken("unknown method", where, f"method {name}", f"one of: {' '.join(methods)}")
+    for name, axis in methods.items():
+        if axis == "groups" and name in flow.methods and len(flow.methods) > 1:
+            raise broken("groups beside rows in a flow", where, f"method {name} on axis groups", "a flow of its own")
     if len(set(flow.methods)) != len(flow.methods):
         raise broken("method twice in a flow", where, " ".join(flow.methods), "each method once")

@@ -40,9 +40,10 @@ def test_drafts_are_always_right_or_always_wrong(config: str, counter: int, rate
                                                  make_checkpoint: Callable[..., Path]) -> None:
     """Static verification of every draft over at least 60 tokens accepts all of them (1) or none (2)."""
     view = CheckpointView.open(make_checkpoint(config, 0, counter), draft=True)
-    options = CompileOptions(**BF16_FAKE, max_model_len=512, block_size=16).resolved(view.config)
-    weights = load_weights(view, weight_recipes(view, options, draft=True))
-    model = EagerModel(view.config, options, weights, backtrack=view.config.dspark_block_size + 1, draft=True)
+    options = CompileOptions(**BF16_FAKE, max_model_len=512, block_size=16,
+                             draft_len=view.config.dspark_block_size).resolved(view.config)
+    weights = load_weights(view, weight_recipes(view, options))
+    model = EagerModel(view.config, options, weights)
     prompt = [5, 17, 30]
     _, first = model.step(request_rows(0, prompt, 0, options), None, np.array([2], dtype=np.int32))
     tokens, accepted, drafted = [int(first[0])], 0, 0

@@ -84,7 +84,7 @@ class Fused:
         view = CheckpointView.open(checkpoint)
         options = OPTIONS.resolved(view.config)
         recipes = weight_recipes(view, options)
-        specs = state_specs(view.config, options, backtrack=0, draft=False)
+        specs = state_specs(view.config, options)
         captured = capture_program(view.config, options, weight_shapes(view, recipes), specs)
         return cls(run_pipeline(captured, (), None).program, specs, view, options, load_weights(view, recipes))
 

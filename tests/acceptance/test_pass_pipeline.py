@@ -38,7 +38,7 @@ def matches(checkpoint: Path, quantizers: str) -> dict[str, dict[str, int]]:
     view = CheckpointView.open(checkpoint)
     options = CompileOptions(quantizers=quantizers, max_num_seqs=4, max_num_batched_tokens=32).resolved(view.config)
     shapes = weight_shapes(view, weight_recipes(view, options))
-    specs = state_specs(view.config, options, backtrack=0, draft=False)
+    specs = state_specs(view.config, options)
     program, found = capture_program(view.config, options, shapes, specs), {}
     for step in PIPELINE:
         result = step.apply(program)

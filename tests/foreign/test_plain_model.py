@@ -48,7 +48,7 @@ def options(config: ModelConfig) -> CompileOptions:
 
 def piped(view: CheckpointView, config: ModelConfig, options: CompileOptions, model: type[nn.Module]) -> Piped:
     weights = weight_shapes(view, weight_recipes(view, options))
-    state = make_state(state_specs(config, options, 0, False), "meta")
+    state = make_state(state_specs(config, options), "meta")
     captured = capture(model(config, options, weights, state), options.max_num_batched_tokens)
     return run_pipeline(build_methods(captured, options))
 
@@ -103,7 +103,7 @@ def test_the_raised_program_generates_the_native_tokens(view: CheckpointView, co
                                                         options: CompileOptions, foreign: Program) -> None:
     weights = load_weights(view, weight_recipes(view, options))
     expected = EagerModel(config, options, weights).generate(PROMPT, TOKENS)
-    state = make_state(state_specs(config, options, 0, False), "cpu")
+    state = make_state(state_specs(config, options), "cpu")
     graph = foreign.methods["decode"].graph
     run = fx.GraphModule(nn.Module(), graph)
     found: list[int] = []

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dsv41c.compiler.kernels.plain import SOURCES, cuda_source
-from dsv41c.compiler.ops import draft, mega
+from dsv41c.compiler.ops import mega
 from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.tensor_shape import TensorShape
 from dsv41c.tools.bench.op_case import Case, judge, results, same_bits
@@ -39,24 +39,22 @@ def test_kernel_equals_the_reference_and_its_rows_stand_alone(case: Case, librar
     reference = case.copied()
     want = results(case.spec.reference(*reference))
     got = emulated(case, libraries)
-    live = case.live()
-    _, wrong = judge(case, [*(x[live] for x in got.outputs), *got.written],
-                     [*(x[live] for x in want), *case.written(reference)])
+    _, wrong = judge(case, [*(x[case.live_of(x)] for x in got.outputs), *got.written],
+                     [*(x[case.live_of(x)] for x in want), *case.written(reference)])
     assert not wrong, wrong
     assert got.guards_hold()
     # More pads, and warps that run ahead, change no bit of a live row or of the state.
     padded = emulated(case.with_pads(PADS), libraries, skewed=True)
     assert padded.guards_hold()
     for a, b in zip(got.outputs, padded.outputs, strict=True):
-        assert same_bits(a[live], b[: case.rows][live])
+        assert same_bits(a[case.live_of(a)], b[: len(a)][case.live_of(a)])
     for a, b in zip(got.written, padded.written, strict=True):
         assert same_bits(a, b)
 
 
 def test_every_op_has_a_plain_kernel_and_a_case() -> None:
-    """A fused op is a kernel itself, or a sequence of the others; draft ops are in no plan yet."""
-    drafts = {spec.name for spec in draft.SPECS}
-    assert set(SOURCES) == (PRIMITIVE - COPIES - drafts) | {"mega_gate"}
+    """A fused op is a kernel itself, or a sequence of the others."""
+    assert set(SOURCES) == (PRIMITIVE - COPIES) | {"mega_gate"}
     assert {case.op for case in SMALL} == set(SOURCES)
 
 

@@ -122,7 +122,8 @@ def slot_state(engine: Engine, subject: Subject, hit: Hit, slot: int) -> dict[tu
             entries = state[pages].reshape(-1, state.shape[2])[: length * state.shape[1] // BLOCK]
             found |= {(name, j): entry.tobytes() for j, entry in enumerate(entries)}
         elif state.ndim > 1 and name != "page_table":
-            first = hit.prefix if name.startswith("pair") else hit.first_kept if name in decoder else hit.first
+            is_decoder = name in decoder or name.startswith("draft_window")
+            first = hit.prefix if name.startswith("pair") else hit.first_kept if is_decoder else hit.first
             found |= {(name, p): state[slot, p % state.shape[1]].tobytes()
                       for p in range(max(first, length - state.shape[1]), length)}
         elif name in ("slot_position", "replay_floor", "window_floor"):

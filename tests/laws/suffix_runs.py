@@ -53,7 +53,7 @@ def run_suffix(engine: Engine, subject: Subject, tokens: Sequence[int], prompt_l
 def state_names(subject: Subject) -> list[str]:
     from dsv41c.compiler.model.state import state_specs
 
-    return [s.name for s in state_specs(subject.view.config, subject.options, backtrack=0, draft=False)]
+    return [s.name for s in state_specs(subject.view.config, subject.options)]
 
 
 def differences(left: SuffixRun, right: SuffixRun) -> list[object]:

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.options import CompileOptions
+from dsv41c.compiler.weights import load_weights, weight_recipes
 from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.requests import Request
-from dsv41c.runtime.step_rows import ActiveRequest, Part, step_rows
-from laws.engines import CHECKED, Engine, Subject
+from dsv41c.runtime.step_rows import HIT, ActiveRequest, Part, step_rows
+from laws.engines import CHECKED, Engine, ExecutorEngine, Subject, TorchEngine
 from laws.hit_runs import (
     HISTORY,
     POOLS,
@@ -230,3 +232,60 @@ def test_step_rows_of_a_request_with_a_hit(tiny_checkpoint: Path, compiled_artif
         logits, _ = engine.step(*step_rows([part], limits))
         active.position += part.count
     assert logits[-1].tobytes() == want.logits[hit.length - 1].tobytes()
+
+
+Drafting = tuple[Subject, TorchEngine, ExecutorEngine]
+
+
+@pytest.fixture(scope="module")
+def drafting(tiny_checkpoint: Path, compiled_artifact: Callable[..., Path]) -> Drafting:
+    options = CompileOptions(**OPTIONS, draft_len=2)
+    view = CheckpointView.open(tiny_checkpoint, draft=True)
+    options = options.resolved(view.config)
+    weights = load_weights(view, weight_recipes(view, options))
+    subject = Subject(tiny_checkpoint, compiled_artifact("tiny", 0, **OPTIONS, draft_len=2), options, view, weights)
+    torch, executor = subject.torch_engine(), subject.executor("bucketed")
+    for engine in (torch, executor):
+        fill_cache(engine, subject, CACHE)
+    return subject, torch, executor
+
+
+@pytest.mark.parametrize(("prefix", "new"), [(6, 0), (6, 9), (8, 1), (24, 0), (24, 3), (40, 20)])
+def test_drafts_behind_a_hit(drafting: Drafting, prefix: int, new: int) -> None:
+    """Kept rows leave features for the draft, replayed ones too: whole windows of them, whatever the slot held."""
+    subject, torch, executor = drafting
+    hit = hit_of(prefix, new, subject.options.suffix_keep_tokens or None)
+    runs = [run_hit(engine, subject, hit, 1) for engine in (torch, executor)]
+    assert differences(*runs) == []
+    want = torch.model.draft([1], [5])
+    whole = whole_run(executor, subject, hit, 2)
+    for slot in (1, 2) if prefix <= WINDOW else (1,):
+        executor.runtime.draft(np.array([[slot, 0, 5, 0, -1]], np.int32))
+        assert executor.runtime.output("draft_tokens").tolist() == want.tokens.tolist()
+        assert executor.runtime.output("confidence").tobytes() == want.confidence.numpy().tobytes()
+    assert differences(whole, runs[0]) == [] or prefix > WINDOW
+
+
+@pytest.mark.parametrize(("prefix", "new"), [(6, 0), (24, 1), (40, 9)])
+def test_rollback_behind_a_hit(drafting: Drafting, prefix: int, new: int) -> None:
+    """Rows of wrong drafts leave nothing, behind the prefix and inside it, where rows are replayed again."""
+    subject, _, executor = drafting
+    hit = hit_of(prefix, new, subject.options.suffix_keep_tokens or None)
+    want = run_hit(executor, subject, hit, 1)
+    place(executor, subject, hit, 3)
+    position, length = hit.first, len(hit.tokens)
+    for end, back in ((prefix + 1, prefix - 2), (length, length - 3), (length, length)):
+        logits = rows_up_to(executor, subject, hit, position, end)
+        assert logits == {p: want.logits[p].tobytes() for p in range(position, end)}
+        executor.runtime.rollback(np.array([3], np.int32), np.array([back], np.int32))
+        position = back
+
+
+def rows_up_to(executor: ExecutorEngine, subject: Subject, hit: Hit, position: int, end: int) -> dict[int, bytes]:
+    """Slot 3 runs positions up to `end`."""
+    upload, _ = hit.rows(3, position, end - position, subject.options.pages_per_slot)
+    if position > hit.first:
+        upload[:, 3] &= ~HIT
+    every = np.arange(end - position, dtype=np.int32)
+    logits, _ = executor.step(upload, every, every)
+    return {position + i: row.tobytes() for i, row in enumerate(logits)}

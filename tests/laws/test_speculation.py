@@ -23,10 +23,10 @@ class _Run:
     def __init__(self, checkpoint: Path, dtype: str, quantizers: str) -> None:
         self.view = CheckpointView.open(checkpoint, draft=True)
         self.options = CompileOptions(dtype=dtype, quantizers=quantizers, max_model_len=64, block_size=4,
-                                      max_num_seqs=2).resolved(self.view.config)
-        weights = load_weights(self.view, weight_recipes(self.view, self.options, draft=True))
-        backtrack = self.view.config.dspark_block_size + 1
-        self.model = EagerModel(self.view.config, self.options, weights, backtrack=backtrack, draft=True)
+                                      max_num_seqs=2,
+                                      draft_len=self.view.config.dspark_block_size).resolved(self.view.config)
+        weights = load_weights(self.view, weight_recipes(self.view, self.options))
+        self.model = EagerModel(self.view.config, self.options, weights)
 
     def plain(self, prompt: list[int]) -> list[int]:
         return self.model.generate(prompt, LENGTH, slot=0)

@@ -101,7 +101,7 @@ def captured(folder: Path, quantizers: str) -> Program:
     view = CheckpointView.open(folder)
     options = CompileOptions(quantizers=quantizers, max_num_seqs=4, max_num_batched_tokens=32).resolved(view.config)
     shapes = weight_shapes(view, weight_recipes(view, options))
-    return capture_program(view.config, options, shapes, state_specs(view.config, options, backtrack=0, draft=False))
+    return capture_program(view.config, options, shapes, state_specs(view.config, options))
 
 
 def applied(program: Program, order: Sequence[Pass]) -> Program:

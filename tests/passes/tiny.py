@@ -40,7 +40,7 @@ def load(path: Path, numerics: str) -> Model:
     options = CompileOptions(dtype=dtype, quantizers=quantizers, max_num_seqs=3, max_model_len=512,
                              max_num_batched_tokens=32).resolved(view.config)
     weights = load_weights(view, weight_recipes(view, options))
-    specs = state_specs(view.config, options, backtrack=0, draft=False)
+    specs = state_specs(view.config, options)
     meta = {name: value.to("meta") for name, value in weights.items()}
     program = build_methods(capture(Transformer(view.config, options, meta, make_state(specs, "meta")),
                                     options.max_num_batched_tokens), options)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dsv41c.compiler.affine import product
 from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.ops.rows import RowColumn, RowFlag
 from dsv41c.compiler.ops.spec import OpSpec
@@ -45,22 +46,33 @@ class Case:
 
     @property
     def rows(self) -> int:
-        return int(self.argument(self.row_args[0]).shape[0])
+        first = self.argument(self.row_args[0])
+        return len(first[0] if isinstance(first, list) else first)
 
     def shapes(self) -> list[Any]:
         """The arguments as `cuda_source` takes them."""
         described: list[Any] = []
         for name, value in zip(self.names, self.args, strict=True):
-            if isinstance(value, Tensor):
-                sizes = tuple(value.shape)
-                described.append(TensorShape(value.dtype, ("rows", *sizes[1:]) if name in self.row_args else sizes))
+            if isinstance(value, list):
+                described.append([self._shape(name, member) for member in value])
             else:
-                described.append(value)
+                described.append(self._shape(name, value) if isinstance(value, Tensor) else value)
         return described
+
+    def _shape(self, name: str, value: Tensor) -> TensorShape:
+        """An argument may have several rows for each of the case."""
+        sizes = tuple(value.shape)
+        rows = product([len(value) // self.rows, "rows"]) if name in self.row_args else sizes[0]
+        return TensorShape(value.dtype, (rows, *sizes[1:]) if sizes else ())
 
     def copied(self) -> list[Any]:
         """The arguments, tensors cloned: some of them are written."""
         return [a.clone() if isinstance(a, Tensor) else a for a in self.args]
+
+    def live_of(self, result: Tensor) -> Tensor:
+        """`live` of a result that has several rows for each of the case, or one for several."""
+        several = len(result) // self.rows
+        return self.live().repeat_interleave(several) if several else torch.ones(len(result), dtype=torch.bool)
 
     def live(self) -> Tensor:
         """Which rows of the results are compared."""
@@ -75,11 +87,16 @@ class Case:
 
     def with_pads(self, count: int) -> Case:
         """The case with more pad rows behind its rows, their data NaN or otherwise useless."""
-        args = [_padded(n, a, count) if n in self.row_args else a for n, a in zip(self.names, self.args, strict=True)]
+        args = [_padded(n, a, count, self.rows) if n in self.row_args else a
+                for n, a in zip(self.names, self.args, strict=True)]
         return replace(self, args=tuple(args))
 
 
-def _padded(name: str, value: Tensor, count: int) -> Tensor:
+def _padded(name: str, value: Any, count: int, of: int) -> Any:
+    """With `count` pads behind its `of` rows, or as many times more as it has rows for each of them."""
+    if isinstance(value, list):
+        return [_padded(name, member, count, of) for member in value]
+    count *= len(value) // of
     if name == "rows":
         rows = torch.tensor([_pad_row(value.shape[0] + i) for i in range(count)], dtype=torch.int32)
     elif name == "upload":

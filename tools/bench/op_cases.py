@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dsv41c.tools.bench import cases_attention, cases_dense, cases_engram, cases_rows
+from dsv41c.tools.bench import cases_attention, cases_dense, cases_draft, cases_engram, cases_rows
 from dsv41c.tools.bench.op_case import Case
 
-_FAMILIES = (cases_rows, cases_dense, cases_attention, cases_engram)
+_FAMILIES = (cases_rows, cases_dense, cases_attention, cases_engram, cases_draft)
 
 
 def small_cases() -> list[Case]:

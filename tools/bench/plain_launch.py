@@ -22,6 +22,7 @@ from dsv41c.compiler.kernels.source import (
     Scratch,
     Tensor,
 )
+from dsv41c.compiler.tensor_shape import members
 from dsv41c.runtime.plan.expr import evaluate
 from dsv41c.tools.bench.op_case import Case, results
 
@@ -93,11 +94,17 @@ def bind(case: Case, source: CudaSource, params: Sequence[Sequence[Param]], devi
             memory[-1][_GUARD : _GUARD + size].copy_(like.contiguous().view(-1).view(torch.uint8))
         return placed
 
-    args = [place(a, True) if isinstance(a, torch.Tensor) else a for a in case.args]
+    def moved(value: Any) -> Any:
+        if isinstance(value, list):
+            return [moved(member) for member in value]
+        return place(value, True) if isinstance(value, torch.Tensor) else value
+
+    args = [moved(a) for a in case.args]
     outputs = [place(t, False) for t in results(case.spec.fake(*case.args))]
     scratch = place(torch.empty(evaluate(source.scratch_bytes, {"rows": case.rows}), dtype=torch.uint8), False)
     declared = case.spec.parsed().arguments
-    tensors = [a for a, d in zip(args, declared, strict=True) if "Tensor" in str(d.type)] + outputs
+    given = [a for a, d in zip(args, declared, strict=True) if "Tensor" in str(d.type)]
+    tensors = members(given) + outputs
     own = iter(params)
     calls = tuple(_call(each, next(own), tensors, scratch, case.rows) if isinstance(each, KernelSource)
                   else _transfer(each, tensors, scratch, case.rows) for each in source.launches)

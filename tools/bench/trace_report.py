@@ -8,7 +8,7 @@ from typing import Any
 
 from dsv41c.compiler.bounds import suffix_bound
 from dsv41c.graphs.buckets import Buckets, Chosen, MethodBound, choose_buckets
-from dsv41c.graphs.costs import runs_of
+from dsv41c.runtime.plan.costs import runs_of
 from dsv41c.tools.bench.trace import TraceRequest
 from dsv41c.tools.bench.trace_schedule import Schedule, StepSizes, simulate
 

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dsv41c.graphs.costs import DEFAULT_COSTS, Costs
 from dsv41c.runtime.limits import Limits
+from dsv41c.runtime.plan.costs import DEFAULT_COSTS, Costs
 from dsv41c.runtime.requests import Request
 from dsv41c.runtime.step_rows import ActiveRequest, Part, choose_parts, num_left_out
 from dsv41c.tools.bench.trace import TraceRequest

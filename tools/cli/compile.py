@@ -47,6 +47,7 @@ def compile_command(
                                                   "each pass, and index.html that shows the differences.")] = None,
     suffix_mode: shared.SuffixMode = "off",
     suffix_keep_tokens: shared.SuffixKeepTokens = None,
+    draft_len: shared.DraftLen = 0,
     as_json: shared.AsJson = False,
 ) -> None:
     """Compile a checkpoint to an artifact."""
@@ -60,6 +61,7 @@ def compile_command(
                              quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
                              without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=plan_only,
                              weights=weights, suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens,
+                             draft_len=draft_len,
                              bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,
                              histogram=() if histogram is None else words_of(read_histogram(histogram)),
                              max_graphs=max_graphs)

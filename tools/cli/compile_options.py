@@ -26,6 +26,8 @@ SuffixMode = Annotated[str, typer.Option(metavar="off|mask|compact", help="Bound
                                          "last (mask, to compare with).")]
 SuffixKeepTokens = Annotated[int | None, typer.Option(metavar="K", help="Rows of a prompt that the decoder half keeps; "
                                                       "default: a window + 12.")]
+DraftLen = Annotated[int, typer.Option(metavar="k", help="Most drafts of a request that a step verifies, up to the "
+                                       "model's dspark_block_size; 0: none.")]
 BucketPolicy = Annotated[str, typer.Option(help="Which row counts get a graph: default, powers, step, explicit or "
                                            "histogram.")]
 Buckets = Annotated[list[str] | None, typer.Option(metavar="METHOD=1,2,3", help="Policy explicit: the buckets of a "

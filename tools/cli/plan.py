@@ -39,6 +39,7 @@ def plan_command(
     max_graphs: shared.MaxGraphs = 48,
     suffix_mode: shared.SuffixMode = "off",
     suffix_keep_tokens: shared.SuffixKeepTokens = None,
+    draft_len: shared.DraftLen = 0,
     as_json: shared.AsJson = False,
 ) -> None:
     """Plan the memory of a checkpoint without compiling or reading weights; under a budget choose the options."""
@@ -54,6 +55,7 @@ def plan_command(
                            quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
                            without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=True,
                            suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens,
+                           draft_len=draft_len,
                            bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,
                            histogram=words_of(sizes) if sizes and bucket_policy == "histogram" else (),
                            max_graphs=max_graphs)
@@ -75,7 +77,7 @@ def _solve(checkpoint: Path, question: Question, sizes: dict[str, dict[int, int]
     from dsv41c.graphs.budget import solve
     from dsv41c.tools.cli.progress import phases
 
-    view = CheckpointView.open(checkpoint)
+    view = CheckpointView.open(checkpoint, draft=question.options.draft_len > 0)
     tiers, bounds = question.context_tiers(view.config.max_position_embeddings), question.row_bounds()
     options = replace(question.options, max_model_len=tiers[0], max_num_batched_tokens=bounds[0])
     with phases() as progress:

@@ -58,6 +58,7 @@ def compile_arguments(options: CompileOptions, buckets: Mapping[str, tuple[int, 
     arguments += [word for option, words in lists.items() for each in words for word in (option, each)]
     if options.suffix_mode != "off":
         arguments += ["--suffix-mode", options.suffix_mode, "--suffix-keep-tokens", str(options.suffix_keep_tokens)]
+    arguments += ["--draft-len", str(options.draft_len)] if options.draft_len else []
     if options.max_graphs != type(options).max_graphs:
         arguments += ["--max-graphs", str(options.max_graphs)]
     policy = "explicit" if buckets else options.bucket_policy

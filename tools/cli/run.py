@@ -18,6 +18,7 @@ from dsv41c.tools.cli.check import Verify
 if TYPE_CHECKING:
     from dsv41c.runtime.load import DecisionRecord, Runtime
     from dsv41c.runtime.requests import Completion
+    from dsv41c.runtime.speculation import Acceptance
     from dsv41c.runtime.tokenizer import Tokenizer
     from dsv41c.tools.cli.prompts import PromptOptions
 
@@ -33,6 +34,11 @@ def run_command(
     top_p: Annotated[float, typer.Option(help="Draw from the likeliest ids that hold this probability.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Of the draws; the same for each request.")] = 0,
     ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on after the end of sequence.")] = False,
+    draft_len: Annotated[int, typer.Option(metavar="k", help="Drafts of each request that a step verifies, up to the "
+                                           "--draft-len of the artifact. Changes no token.")] = 0,
+    draft_schedule: Annotated[str, typer.Option(metavar="static|confidence", help="static: always k drafts; "
+                                                "confidence: as many as are likely enough to pay for their rows.")
+                              ] = "static",
     eager: Annotated[bool, typer.Option("--eager", help="Bind at the exact size even where a bucket fits.")] = False,
     verify: Annotated[Verify, typer.Option(help="full: check the digest of every file.")] = Verify.header,
     weights: Annotated[Path | None, typer.Option(metavar="DIR", help="Checkpoint of an artifact that maps its weights; "
@@ -53,7 +59,8 @@ def run_command(
     if dump_logits is not None:
         _check_writable(dump_logits)
     allowed = None if memory_budget is None else parse_bytes("--memory-budget", memory_budget)
-    outcome = _run(artifact, options, _Modes(verify.value, weights, eager, dump_logits is not None, allowed))
+    outcome = _run(artifact, options, _Modes(verify.value, weights, eager, dump_logits is not None, allowed, draft_len,
+                                             draft_schedule))
     if dump_logits is not None:
         _write_logits(dump_logits, outcome.completions)
     if as_json:
@@ -69,6 +76,8 @@ class _Modes:
     eager: bool
     keep_logits: bool
     memory_budget: int | None
+    draft_len: int
+    draft_schedule: str
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,7 @@ class _Outcome:
     report: dict[str, Any]
     seconds: float
     tokenizer: Tokenizer | None
+    acceptance: Acceptance | None
 
     def text(self, completion: Completion) -> str | None:
         return self.tokenizer.decode(completion.tokens) if self.tokenizer else None
@@ -89,11 +99,17 @@ class _Recorded:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.output = runtime.output
+        self.rollback = runtime.rollback
         self.records: list[DecisionRecord] = []
 
     def step(self, upload: Any, keep_rows: Any, logit_rows: Any, eager: bool = False) -> None:
         since = self._runtime.num_records()
         self._runtime.step(upload, keep_rows, logit_rows, eager)
+        self.records += self._runtime.records(since)
+
+    def draft(self, upload: Any, eager: bool = False) -> None:
+        since = self._runtime.num_records()
+        self._runtime.draft(upload, eager)
         self.records += self._runtime.records(since)
 
 
@@ -103,10 +119,12 @@ def _run(artifact: Path, options: PromptOptions, modes: _Modes) -> _Outcome:
     from dsv41c.runtime.limits import Limits
     from dsv41c.runtime.load import load
     from dsv41c.runtime.requests import check_request
+    from dsv41c.runtime.speculation import check_drafts, model_speculation
     from dsv41c.runtime.tokenizer import Tokenizer, require
     from dsv41c.tools.cli.progress import counter
 
     limits = Limits.read(artifact)
+    check_drafts(modes.draft_len, modes.draft_schedule, limits)
     tokenizer = Tokenizer.read(artifact, limits.eos_ids)
     placed = options.requests(lambda text: require(tokenizer, artifact).encode(text))
     for place, request in placed.items():
@@ -117,10 +135,14 @@ def _run(artifact: Path, options: PromptOptions, modes: _Modes) -> _Outcome:
                    memory_budget=modes.memory_budget)  # type: ignore[arg-type]
     with runtime, counter("tokens", most) as on_token:
         recorded = _Recorded(runtime)
+        speculation = None
+        if modes.draft_len:
+            speculation = model_speculation(recorded, artifact, modes.draft_len, modes.draft_schedule, modes.eager)
         start = time.perf_counter()
         completions = generate(recorded, limits, requests, eager=modes.eager, keep_logits=modes.keep_logits,
-                               on_token=on_token)
-        return _Outcome(completions, recorded.records, runtime.report(), time.perf_counter() - start, tokenizer)
+                               speculation=speculation, on_token=on_token)
+        return _Outcome(completions, recorded.records, runtime.report(), time.perf_counter() - start, tokenizer,
+                        None if speculation is None else speculation.counts)
 
 
 def _result(outcome: _Outcome) -> dict[str, Any]:
@@ -129,7 +151,8 @@ def _result(outcome: _Outcome) -> dict[str, Any]:
     steps = [{"method": r.method, "bucket": r.bucket, "rows": r.rows, "pad_rows": r.pad_rows, "mode": r.mode,
               "reason": r.reason, "us": r.us} for r in outcome.records]
     load = {name: outcome.report[name] for name in ("planned_bytes", "reserved_bytes", "seconds")}
-    return {"schema_version": 1, "requests": requests, "steps": steps, "load": load}
+    return {"schema_version": 1, "requests": requests, "steps": steps, "load": load,
+            "speculation": None if outcome.acceptance is None else outcome.acceptance.to_json()}
 
 
 def _print_texts(outcome: _Outcome) -> None:
@@ -139,6 +162,9 @@ def _print_texts(outcome: _Outcome) -> None:
     tokens = sum(len(c.tokens) for c in outcome.completions)
     print(f"{len(outcome.completions)} requests, {tokens} tokens in {outcome.seconds:.3f} s, "
           f"load {outcome.report['seconds']:.3f} s\nsteps {summarise_steps(outcome.records)}", file=sys.stderr)
+    if (drafts := outcome.acceptance) is not None:
+        print(f"drafts {drafts.accepted} of {drafts.proposed} accepted in {drafts.steps} verifications, "
+              f"{drafts.mean_accepted:.2f} on average", file=sys.stderr)
 
 
 def summarise_steps(records: Sequence[DecisionRecord]) -> str:

@@ -1,28 +1,7 @@
 // take_rows. Macros: UNIT_BYTES (copied at once: 16, 8, 4, 2 or 1), UNITS (of one row). Negative indices take row 0.
+#include "copy_unit.h"
 #include "element.h"
 
-template <int BYTES>
-struct Unit;
-template <>
-struct Unit<16> {
-  using type = uint4;
-};
-template <>
-struct Unit<8> {
-  using type = uint2;
-};
-template <>
-struct Unit<4> {
-  using type = uint32_t;
-};
-template <>
-struct Unit<2> {
-  using type = uint16_t;
-};
-template <>
-struct Unit<1> {
-  using type = uint8_t;
-};
 using unit = Unit<UNIT_BYTES>::type;
 
 extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS, 1)

@@ -27,6 +27,7 @@ const std::string& Executor::graph_bench(int32_t replays) {
   bench_ = backend_->graph_bench(methods_, replays);
   backend_->fill_state();
   upload_check_.forget_steps();
+  upload_check_.place_slots();
   backend_->synchronize();
   return bench_;
 }

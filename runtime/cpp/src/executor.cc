@@ -41,6 +41,7 @@ void Executor::load_methods() {
   for (const auto& method : methods_)
     if (method->takes_logit_rows()) most = std::max(most, method->max_rows());
   moved_logit_rows_.resize(static_cast<size_t>(most));
+  positions_.resize(static_cast<size_t>(upload_check_.limits().slots.value_or(0)));
   for (const auto& method : methods_) method->bind_buckets();
   backend_->finish_binding();
 }
@@ -48,9 +49,10 @@ void Executor::load_methods() {
 void Executor::load_flows() {
   const auto& methods = plan().methods;
   for (const Flow& flow : plan().flows) {
-    LoadedFlow loaded{&flow, {}, flow.requires_ == "all_rows_output"};
+    LoadedFlow loaded{&flow, {}, flow.requires_ == "all_rows_output", false};
     for (const std::string& name : flow.methods)
       loaded.methods.push_back(static_cast<size_t>(std::ranges::find(methods, name, &Method::name) - methods.begin()));
+    loaded.is_draft = std::ranges::any_of(loaded.methods, [&](size_t i) { return methods_[i]->makes_drafts(); });
     flows_.push_back(std::move(loaded));
   }
 }
@@ -129,6 +131,7 @@ void Executor::write_state(const std::string& name, const void* data, int64_t by
   backend_->write_state(index, data);
   const char* const followed[] = {"slot_position", "window_floor", "replay_floor", "page_table"};
   if (std::ranges::find(followed, name) != std::end(followed)) upload_check_.forget_steps();
+  if (name == "slot_position") upload_check_.place_slots();
 }
 
 int64_t Executor::state_index(const std::string& name) const {

@@ -35,9 +35,11 @@ class Executor {
  public:
   Executor(const std::string& path, const LoadOptions& options);
 
-  void step(const dsv41c_step_inputs& inputs);      // step.cc
-  dsv41c_tensor output(const std::string& name);    // step.cc
-  void resume(const dsv41c_resume_inputs& inputs);  // resume.cc
+  void resume(const dsv41c_resume_inputs& inputs);                             // resume.cc
+  void step(const dsv41c_step_inputs& inputs);                                 // step.cc
+  void draft(const int32_t* upload, int64_t num_groups, bool eager);           // draft.cc
+  void rollback(const int32_t* slots, const int32_t* lengths, int64_t count);  // draft.cc
+  dsv41c_tensor output(const std::string& name);                               // step.cc
   void synchronize();
   dsv41c_tensor state(const std::string& name);
   void write_state(const std::string& name, const void* data, int64_t bytes);
@@ -55,6 +57,7 @@ class Executor {
     const Flow* flow;
     std::vector<size_t> methods;
     bool needs_all_rows_output;
+    bool is_draft;  // of groups, for no step
   };
 
   void load_methods();
@@ -87,6 +90,7 @@ class Executor {
   const LoadedFlow* last_flow_ = nullptr;
   std::vector<int64_t> last_rows_;         // by plan method index, rows of the last step
   std::vector<int32_t> moved_logit_rows_;  // room for a step with a split
+  std::vector<int32_t> positions_;         // room for a rollback, by slot
   RecordRing records_;
   std::string report_, bench_;
   struct Drained {  // last: nothing is released while the device works on it

@@ -117,6 +117,16 @@ int32_t dsv41c_resume(dsv41c_executor* executor, const dsv41c_resume_inputs* inp
   return dsv41c::guard(error, [&] { required(executor, "executor").executor.resume(required(inputs, "inputs")); });
 }
 
+int32_t dsv41c_draft(dsv41c_executor* executor, const int32_t* upload, int64_t num_groups, int32_t eager,
+                     dsv41c_error* error) {
+  return dsv41c::guard(error, [&] { required(executor, "executor").executor.draft(upload, num_groups, eager != 0); });
+}
+
+int32_t dsv41c_rollback(dsv41c_executor* executor, const int32_t* slots, const int32_t* lengths, int64_t count,
+                        dsv41c_error* error) {
+  return dsv41c::guard(error, [&] { required(executor, "executor").executor.rollback(slots, lengths, count); });
+}
+
 int32_t dsv41c_synchronize(dsv41c_executor* executor, dsv41c_error* error) {
   return dsv41c::guard(error, [&] { required(executor, "executor").executor.synchronize(); });
 }

@@ -18,6 +18,7 @@ struct SourceName {
 // An input port is named after the list of the step's inputs that fills it, and that list is the method's axis.
 constexpr SourceName SOURCES[] = {
     {"upload", "rows", InputSource::upload},
+    {"upload", "groups", InputSource::upload},
     {"keep_rows", "kept_rows", InputSource::keep_rows},
     {"logit_rows", "output_rows", InputSource::logit_rows},
 };
@@ -33,7 +34,7 @@ constexpr SourceName SOURCES[] = {
 InputSource source_of_axis(const Method& method) {
   for (const SourceName& s : SOURCES)
     if (method.axis == s.axis) return s.source;
-  refuse(method, "axis " + method.axis, "axis rows, kept_rows or output_rows");
+  refuse(method, "axis " + method.axis, "axis rows, groups, kept_rows or output_rows");
 }
 
 InputPort input_port(const Method& method, const Port& port, InputSource axis, const Regions& regions,
@@ -41,7 +42,7 @@ InputPort input_port(const Method& method, const Port& port, InputSource axis, c
   const SourceName* named = std::ranges::find_if(SOURCES, [&](const SourceName& s) { return port.name == s.port; });
   if (named == std::end(SOURCES) || named->source != axis)
     refuse(method, "port " + port.name + " on axis " + method.axis,
-           "port upload on axis rows, keep_rows on kept_rows or logit_rows on output_rows");
+           "port upload on axis rows or groups, keep_rows on kept_rows or logit_rows on output_rows");
   const size_t columns = axis == InputSource::upload ? 5 : 1;
   const dsv41c_tensor t = regions.tensor(method, port.value, symbols);
   if (t.dtype != DSV41C_INT32 || port.pad.size() != columns)

@@ -26,6 +26,7 @@ class LoadedMethod {
   const BoundMethod* smallest() const { return buckets_.empty() ? nullptr : buckets_.front().get(); }
   int64_t rows_of(const dsv41c_step_inputs& inputs) const;
   const std::vector<std::unique_ptr<BoundMethod>>& buckets() const { return buckets_; }
+  bool makes_drafts() const { return method_.axis == "groups"; }
   bool takes_logit_rows() const { return axis_ == InputSource::logit_rows; }
   int64_t largest_bucket() const { return method_.buckets.empty() ? 0 : method_.buckets.back(); }
   // Whether so many rows take several replays.

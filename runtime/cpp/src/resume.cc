@@ -1,48 +1,44 @@
 // A prefix hit: what the caller says about it is checked, then the slot is placed where its replay begins.
 #include <string>
 
-#include "dsv41c/plan_generated.h"
-#include "error.h"
 #include "executor.h"
+#include "upload_refusals.h"
 
 namespace dsv41c {
 namespace {
 
-[[noreturn]] void refuse(const std::string& subject, const std::string& found, const std::string& needed) {
-  throw Error({.code = plan_format::E0801,
-               .subject = subject,
-               .found = found,
-               .needed = needed,
-               .action = "correct the call; no state was changed"});
+[[noreturn]] void refuse_input(const std::string& subject, const std::string& found, const std::string& needed) {
+  refuse(subject, found, needed, "correct the call; no state was changed");
 }
 
 void check_ids(const char* name, const int32_t* ids, int64_t count, int64_t needed, int64_t low,
                std::optional<int64_t> end, const std::string& why) {
-  if (count != needed) refuse(name, std::to_string(count) + " entries", std::to_string(needed) + " entries, " + why);
-  if (count > 0 && !ids) refuse(name, "a null pointer", "a valid pointer");
+  if (count != needed)
+    refuse_input(name, std::to_string(count) + " entries", std::to_string(needed) + " entries, " + why);
+  if (count > 0 && !ids) refuse_input(name, "a null pointer", "a valid pointer");
   for (int64_t i = 0; i < count; ++i)
     if (ids[i] < low || (end && ids[i] >= *end))
-      refuse(std::string(name) + " entry " + std::to_string(i), std::to_string(ids[i]),
-             "at least " + std::to_string(low) + (end ? " and below " + std::to_string(*end) : ""));
+      refuse_input(std::string(name) + " entry " + std::to_string(i), std::to_string(ids[i]),
+                   "at least " + std::to_string(low) + (end ? " and below " + std::to_string(*end) : ""));
 }
 
 }  // namespace
 
 void UploadCheck::check_resume(const dsv41c_resume_inputs& inputs) {
   if (!limits_.replays)
-    refuse("resume", "a plan whose windows have no floor for a placed slot",
-           "an artifact of a model with windows and pages, compiled by this version");
-  if (inputs.reserved != 0) refuse("resume input reserved", std::to_string(inputs.reserved), "0");
+    refuse_input("resume", "a plan whose windows have no floor for a placed slot",
+                 "an artifact of a model with windows and pages, compiled by this version");
+  if (inputs.reserved != 0) refuse_input("resume input reserved", std::to_string(inputs.reserved), "0");
   if (inputs.slot < 0 || inputs.slot >= *limits_.slots)
-    refuse("slot", std::to_string(inputs.slot), "at least 0 and below " + std::to_string(*limits_.slots));
+    refuse_input("slot", std::to_string(inputs.slot), "at least 0 and below " + std::to_string(*limits_.slots));
   const int64_t length = inputs.prefix_length;
   if (length < 1 || length >= *limits_.positions)
-    refuse("prefix_length", std::to_string(length),
-           "at least 2 and below " + std::to_string(*limits_.positions) + ", the positions of a slot");
+    refuse_input("prefix_length", std::to_string(length),
+                 "at least 2 and below " + std::to_string(*limits_.positions) + ", the positions of a slot");
   if (length % 2 != 0)
-    refuse("prefix_length", std::to_string(length),
-           "an even number: a compressor makes one entry of each two positions, and position " +
-               std::to_string(length - 1) + " has its partner behind the prefix");
+    refuse_input("prefix_length", std::to_string(length),
+                 "an even number: a compressor makes one entry of each two positions, and position " +
+                     std::to_string(length - 1) + " has its partner behind the prefix");
   const int64_t first = first_replayed(length);
   check_ids("tokens", inputs.tokens, inputs.num_tokens, std::min(limits_.history, first), -1, limits_.vocabulary,
             "those in front of position " + std::to_string(first) + " that its row looks back at");
@@ -52,8 +48,8 @@ void UploadCheck::check_resume(const dsv41c_resume_inputs& inputs) {
   for (int64_t i = 0; i < inputs.num_pages; ++i) {
     Use& use = uses_[static_cast<size_t>(inputs.pages[i])];
     if (use.step == step_)
-      refuse("pages entry " + std::to_string(i), std::to_string(inputs.pages[i]),
-             "another page than entry " + std::to_string(use.logical));
+      refuse_input("pages entry " + std::to_string(i), std::to_string(inputs.pages[i]),
+                   "another page than entry " + std::to_string(use.logical));
     use = {step_, inputs.slot, i, false};
   }
 }
@@ -61,6 +57,7 @@ void UploadCheck::check_resume(const dsv41c_resume_inputs& inputs) {
 void UploadCheck::resumed(const dsv41c_resume_inputs& inputs) {
   const auto slot = static_cast<size_t>(inputs.slot);
   prefix_[slot] = {inputs.prefix_length, true};
+  high_[slot] = static_cast<int32_t>(first_replayed(inputs.prefix_length));
   if (limits_.skips_rows) gap_[slot] = 1;  // in front of the first replayed row
   for (int64_t i = 0; i < inputs.num_pages; ++i)
     sealed_[static_cast<size_t>(inputs.pages[i])] = (i + 1) * *limits_.block_size <= inputs.prefix_length;

@@ -20,6 +20,7 @@ bool is_identity(const int32_t* list, int64_t count, int64_t rows) {
 }  // namespace
 
 bool Executor::holds(const LoadedFlow& flow, const dsv41c_step_inputs& inputs) const {
+  if (flow.is_draft) return false;
   if (flow.needs_all_rows_output && !(is_identity(inputs.keep_rows, inputs.num_keep, inputs.num_rows) &&
                                       is_identity(inputs.logit_rows, inputs.num_logit_rows, inputs.num_rows)))
     return false;
@@ -32,7 +33,7 @@ const Executor::LoadedFlow& Executor::choose_flow(const dsv41c_step_inputs& inpu
     if (holds(flow, inputs)) return flow;
   std::string bounds;
   for (const LoadedFlow& flow : flows_)
-    for (size_t index : flow.methods)
+    for (size_t index : flow.is_draft ? std::vector<size_t>() : flow.methods)
       bounds += (bounds.empty() ? "" : ", ") + flow.flow->name + ": at most " +
                 std::to_string(methods_[index]->max_rows()) + " " + plan().methods[index].axis;
   throw Error({.code = plan_format::E0801,

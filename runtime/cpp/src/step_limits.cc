@@ -144,6 +144,7 @@ Limits limits_of(const Plan& plan, const std::function<const int32_t*(const Stat
   limits.replays = replay && position && pages && limits.block_size && limits.window > 0 && holds_history;
   limits.vocabulary = vocabulary(plan);
   limits.positions = integer_option(plan, "max_model_len");
+  if (const int64_t drafts = integer_option(plan, "draft_len").value_or(0); drafts > 0) limits.backtrack = drafts + 1;
   if (position) limits.slots = position->sizes[0] - 1;  // the last one is the trash slot
   if (limits.slots) check_pad_slot(plan, *limits.slots);
   if (pages) {

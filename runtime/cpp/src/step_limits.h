@@ -16,6 +16,7 @@ struct Limits {
   std::optional<int64_t> block_size;
   std::optional<int64_t> positions;
   std::optional<int64_t> vocabulary;
+  int64_t backtrack = 0;                   // positions that a slot can forget
   bool skips_rows = false;                 // the decoder's windows have floors, so that it need not see every row
   bool replays = false;                    // all windows have floors, so that a slot can be placed behind a prefix
   int64_t window = 0;                      // where it replays: rows that a window shows

@@ -4,28 +4,11 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <string>
 
-#include "dsv41c/plan_generated.h"
-#include "error.h"
+#include "upload_refusals.h"
 
 namespace dsv41c {
 namespace {
-
-[[noreturn]] void refuse(const std::string& subject, const std::string& found, const std::string& needed,
-                         const std::string& action) {
-  throw Error({.code = plan_format::E0801, .subject = subject, .found = found, .needed = needed, .action = action});
-}
-
-[[noreturn]] void refuse_row(int64_t row, const char* field, int64_t found, const std::string& needed) {
-  refuse("upload row " + std::to_string(row) + ", field " + field, std::to_string(found), needed,
-         "correct the row; no state was changed");
-}
-
-void check_range(int64_t row, const char* field, int64_t value, int64_t low, std::optional<int64_t> end) {
-  if (value >= low && (!end || value < *end)) return;
-  refuse_row(row, field, value, "at least " + std::to_string(low) + (end ? " and below " + std::to_string(*end) : ""));
-}
 
 [[noreturn]] void refuse_entry(const char* name, int64_t entry, const std::string& found, const std::string& needed) {
   refuse(std::string(name) + " entry " + std::to_string(entry), found, needed,
@@ -37,12 +20,6 @@ void check_ascending(const char* name, const int32_t* list, int64_t count, int64
     if (list[i] < 0 || list[i] >= end || (i > 0 && list[i] <= list[i - 1]))
       refuse_entry(name, i, std::to_string(list[i]),
                    "strictly ascending row numbers from 0, below " + std::to_string(end));
-}
-
-void check_list(const char* name, const int32_t* list, int64_t count) {
-  if (count < 0) refuse(name, std::to_string(count) + " entries", "at least 0 entries", "correct the call");
-  if (count > 0 && !list)
-    refuse(name, "a null pointer and " + std::to_string(count) + " entries", "a valid pointer", "correct the call");
 }
 
 // Without floors, the windows of a skipped row would show an earlier request's keys.
@@ -67,7 +44,9 @@ UploadCheck::UploadCheck(Limits limits)
     : limits_(limits),
       seen_(static_cast<size_t>(limits.slots.value_or(0))),
       uses_(static_cast<size_t>(limits.page_table && limits.block_size ? limits.pages.value_or(0) : 0)),
+      high_(static_cast<size_t>(limits.slot_position ? limits.slots.value_or(0) : 0)),
       gap_(static_cast<size_t>(limits.skips_rows ? limits.slots.value_or(0) : 0)),
+      kept_from_(gap_.size()),
       prefix_(static_cast<size_t>(limits.replays ? limits.slots.value_or(0) : 0)),
       sealed_(limits.replays ? uses_.size() : 0) {}
 
@@ -113,27 +92,6 @@ void UploadCheck::check_kept(const dsv41c_step_inputs& inputs) const {
   }
 }
 
-void UploadCheck::enqueued(const dsv41c_step_inputs& inputs) {
-  int64_t next = 0;
-  for (int64_t i = 0; i < inputs.num_rows; ++i) {
-    const int32_t* row = inputs.upload + i * NUM_UPLOAD_COLUMNS;
-    const auto slot = static_cast<size_t>(row[SLOT]);
-    const bool kept = next < inputs.num_keep && inputs.keep_rows[next] == i;
-    next += kept;
-    if (limits_.skips_rows) gap_[slot] = !kept;
-    if (!limits_.replays) continue;
-    if (row[FLAGS] & START) prefix_[slot] = {};
-    prefix_[slot].is_placed = false;
-    if (row[PAGE] >= 0) sealed_[static_cast<size_t>(row[PAGE])] = 0;
-  }
-}
-
-void UploadCheck::forget_steps() {
-  std::ranges::fill(gap_, uint8_t{0});
-  std::ranges::fill(prefix_, Prefix{});
-  std::ranges::fill(sealed_, uint8_t{0});
-}
-
 // Kernels take these numbers as indices, unchecked.
 void UploadCheck::check_written(const State& state, const void* data) const {
   std::optional<int64_t> last_position, pages_end;
@@ -175,12 +133,7 @@ int64_t UploadCheck::check_group(const int32_t* upload, int64_t first, int64_t n
   const int32_t* head = upload + first * NUM_UPLOAD_COLUMNS;
   check_row(head, first);
   const int32_t slot = head[SLOT];
-  if (!seen_.empty()) {
-    uint64_t& seen = seen_[static_cast<size_t>(slot)];
-    if (seen == step_)
-      refuse_row(first, "SLOT", slot, "rows of one slot next to each other, but rows of other slots lie between");
-    seen = step_;
-  }
+  mark_slot(first, slot, "rows of one slot next to each other, but rows of other slots lie between");
   Group group{slot, (head[FLAGS] & START) != 0, base_of(head, first)};
   if (limits_.replays && !group.starts) {
     group.prefix = prefix_[static_cast<size_t>(slot)].length;
@@ -205,6 +158,13 @@ int64_t UploadCheck::check_group(const int32_t* upload, int64_t first, int64_t n
     check_page(row, i, position, group);
   }
   return i;
+}
+
+void UploadCheck::mark_slot(int64_t row, int32_t slot, const char* needed) {
+  if (seen_.empty()) return;
+  uint64_t& seen = seen_[static_cast<size_t>(slot)];
+  if (seen == step_) refuse_row(row, "SLOT", slot, needed);
+  seen = step_;
 }
 
 // The position that the slot's state holds: the host may have written anything there.

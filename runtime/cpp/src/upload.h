@@ -19,12 +19,17 @@ class UploadCheck {
   explicit UploadCheck(Limits limits);
 
   const Limits& limits() const { return limits_; }
-  void check(const dsv41c_step_inputs& inputs);     // E0801 names row and field
-  void enqueued(const dsv41c_step_inputs& inputs);  // the checked step runs
-  void check_resume(const dsv41c_resume_inputs& inputs);
-  void resumed(const dsv41c_resume_inputs& inputs);
+  void check(const dsv41c_step_inputs& inputs);                 // E0801 names row and field
+  void enqueued(const dsv41c_step_inputs& inputs);              // the checked step runs
+  void check_draft(const int32_t* upload, int64_t num_groups);  // E0801 names row and field
+  void check_resume(const dsv41c_resume_inputs& inputs);        // E0801 names the input
+  void resumed(const dsv41c_resume_inputs& inputs);             // as checked
   int64_t first_replayed(int64_t prefix_length) const { return std::max<int64_t>(prefix_length - limits_.window, 0); }
+  // E0801 where a slot cannot forget its positions from `lengths` on: what its rings held before was overwritten.
+  void check_rollback(const int32_t* slots, const int32_t* lengths, int64_t count);
+  void rolled_back(const int32_t* slots, const int32_t* lengths, int64_t count);  // as checked
   void forget_steps();  // the host has written the state, and answers for it
+  void place_slots();   // and positions: nothing is known to have been written beyond them
   // E0801 where steps could not run on these contents of a state tensor.
   void check_written(const State& state, const void* data) const;
 
@@ -58,14 +63,19 @@ class UploadCheck {
   void check_replay(const int32_t* row, int64_t index, int64_t position, const Group& group) const;
   void check_page(const int32_t* row, int64_t index, int64_t position, Group& group);
   void check_kept(const dsv41c_step_inputs& inputs) const;
+  void mark_slot(int64_t row, int32_t slot, const char* needed);
+  void note_kept(const dsv41c_step_inputs& inputs, int64_t first, int64_t end, int64_t* next);
+  void note_pages(const dsv41c_step_inputs& inputs, int64_t first, int64_t end);
   int64_t page_before(int64_t index, int64_t position, const Group& group) const;
 
   Limits limits_;
-  std::vector<uint64_t> seen_;   // the last step that used the slot
-  std::vector<Use> uses_;        // the last use of each page
-  std::vector<uint8_t> gap_;     // of each slot: its last rows were not kept
-  std::vector<Prefix> prefix_;   // of each slot: the hit that it was placed behind
-  std::vector<uint8_t> sealed_;  // of each page: a placed prefix fills it, and no row has mapped it since
+  std::vector<uint64_t> seen_;      // the last step that used the slot
+  std::vector<Use> uses_;           // the last use of each page
+  std::vector<int32_t> high_;       // of each slot: the most positions it has held since it started or was placed
+  std::vector<uint8_t> gap_;        // of each slot: its last rows were not kept
+  std::vector<int32_t> kept_from_;  // of each slot: the first position of the rows that were kept last
+  std::vector<Prefix> prefix_;      // of each slot: the hit that it was placed behind
+  std::vector<uint8_t> sealed_;     // of each page: a placed prefix fills it, and no row has mapped it since
   uint64_t step_ = 0;
 };
 

@@ -142,13 +142,17 @@ void check_methods(const Plan& plan) {
   }
 }
 
-void check_flow(const Flow& flow, const std::vector<std::string>& methods) {
+void check_flow(const Flow& flow, const std::vector<std::string>& methods, const std::vector<Method>& all) {
   const std::string where = "flow " + flow.name;
   check_choice(flow.requires_, plan_format::FLOW_REQUIREMENTS, "requirement", where);
   if (flow.methods.empty()) broken("empty flow", where, "no method", "at least one method");
   for (const std::string& name : flow.methods)
     if (std::ranges::find(methods, name) == methods.end())
       broken("unknown method", where, "method " + name, "one of: " + join_names(methods));
+  for (const Method& method : all)
+    if (method.axis == "groups" && flow.methods.size() > 1 &&
+        std::ranges::find(flow.methods, method.name) != flow.methods.end())
+      broken("groups beside rows in a flow", where, "method " + method.name + " on axis groups", "a flow of its own");
   if (std::set<std::string>(flow.methods.begin(), flow.methods.end()).size() != flow.methods.size())
     broken("method twice in a flow", where, join_names(flow.methods), "each method once");
 }
@@ -167,7 +171,7 @@ void check_tables(const Plan& plan) {
   check_unique(plan.flows, name_of, "flow");
   std::vector<std::string> names;
   for (const Method& method : plan.methods) names.push_back(method.name);
-  for (const Flow& flow : plan.flows) check_flow(flow, names);
+  for (const Flow& flow : plan.flows) check_flow(flow, names, plan.methods);
 }
 
 }  // namespace dsv41c::verifier

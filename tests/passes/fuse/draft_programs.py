@@ -8,18 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, fx
 
-from dsv41c.compiler.capture import capture, capture_draft
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.config import ModelConfig
-from dsv41c.compiler.methods import build_draft_method, build_methods
-from dsv41c.compiler.model.draft import DraftModel
+from dsv41c.compiler.driver import capture_program
 from dsv41c.compiler.model.state import StateSpec, make_state, state_specs
-from dsv41c.compiler.model.transformer import Transformer
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.program import Method, Origin, Program
 from dsv41c.compiler.weights import load_weights, weight_recipes, weight_shapes
-
-BACKTRACK = 6
 
 
 class DraftProgram:
@@ -28,18 +23,15 @@ class DraftProgram:
     def __init__(self, checkpoint: Path, data: bool = True, **options: object) -> None:
         view = CheckpointView.open(checkpoint, draft=True)
         self.config: ModelConfig = view.config
-        self.options = CompileOptions(**options).resolved(view.config)  # type: ignore[arg-type]
-        recipes = weight_recipes(view, self.options, draft=True)
-        shapes, state = weight_shapes(view, recipes), make_state(self.specs, "meta")
-        main = capture(Transformer(self.config, self.options, shapes, state), self.options.max_num_batched_tokens)
-        draft = capture_draft(DraftModel(self.config, self.options, shapes, state), self.options.max_num_seqs)
-        self.program = Program({**build_methods(main, self.options).methods,
-                                "draft": build_draft_method(draft, self.options)})
+        chosen = CompileOptions(draft_len=view.config.dspark_block_size, **options)  # type: ignore[arg-type]
+        self.options = chosen.resolved(view.config)
+        recipes = weight_recipes(view, self.options)
+        self.program = capture_program(self.config, self.options, weight_shapes(view, recipes), self.specs)
         self.weights = load_weights(view, recipes) if data else {}
 
     @property
     def specs(self) -> tuple[StateSpec, ...]:
-        return state_specs(self.config, self.options, BACKTRACK, True)
+        return state_specs(self.config, self.options)
 
 
 class Runner:

@@ -23,7 +23,7 @@ from dsv41c.passes.fuse.index_query import IndexQuery
 from dsv41c.passes.fuse.markov_step import MarkovStep
 from dsv41c.passes.fuse.project_features import ProjectFeatures
 from dsv41c.passes.fuse.tap_feature import TapFeature
-from tests.passes.fuse.draft_programs import BACKTRACK, DraftProgram, Runner
+from tests.passes.fuse.draft_programs import DraftProgram, Runner
 from tests.unit.compiler.ops.row_laws import assert_same_bits
 
 PASSES: tuple[Pass, ...] = (CompressStore(), IndexQuery(), EngramGather(), HeadSample(), TapFeature(),
@@ -129,7 +129,7 @@ def _session(runner: Runner, options: CompileOptions) -> list[dict[str, Tensor]]
 
 def test_the_captured_draft_is_the_eager_one(source: DraftProgram) -> None:
     """Tokens, confidence and draft windows of the program equal those of the eager model."""
-    eager = EagerModel(source.config, source.options, source.weights, BACKTRACK, draft=True)
+    eager = EagerModel(source.config, source.options, source.weights)
     runner = Runner(source, source.program)
     upload = request_rows(1, [5, 9, 33, 2, 71], 0, source.options)
     everything = torch.arange(5, dtype=torch.int32)

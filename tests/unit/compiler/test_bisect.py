@@ -74,7 +74,7 @@ class Setup:
         return ProgramModel(program, self.weights, self.state(), seen)
 
     def state(self) -> dict[str, torch.Tensor]:
-        return make_state(state_specs(self.view.config, self.options, 0, False), "cpu")
+        return make_state(state_specs(self.view.config, self.options), "cpu")
 
     def bisect(self, *passes: Pass) -> Verdict:
         limits = Limits(64, 4, 24, 16, self.view.config.vocab_size, frozenset())
@@ -91,7 +91,7 @@ def setup(tiny_checkpoint: Path) -> Setup:
     options = CompileOptions(max_model_len=64, block_size=16, max_num_seqs=4,
                              max_num_batched_tokens=24).resolved(view.config)
     weights = load_weights(view, weight_recipes(view, options))
-    specs = state_specs(view.config, options, 0, False)
+    specs = state_specs(view.config, options)
     shapes = {name: torch.empty_like(w, device="meta") for name, w in weights.items()}
     return Setup(capture_program(view.config, options, shapes, specs), options, view, weights)
 

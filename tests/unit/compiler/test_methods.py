@@ -32,7 +32,7 @@ def options(tiny_checkpoint: Path) -> CompileOptions:
 @pytest.fixture(scope="module")
 def model(tiny_checkpoint: Path, options: CompileOptions) -> Transformer:
     view = CheckpointView.open(tiny_checkpoint)
-    state = make_state(state_specs(view.config, options, 0, False), "meta")
+    state = make_state(state_specs(view.config, options), "meta")
     return Transformer(view.config, options, weight_shapes(view, weight_recipes(view, options)), state)
 
 

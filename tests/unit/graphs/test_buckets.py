@@ -21,8 +21,8 @@ from dsv41c.graphs.buckets import (
     StepPolicy,
     choose_buckets,
 )
-from dsv41c.graphs.costs import Costs, cost_of, least_bucket, runs_of
 from dsv41c.graphs.ladders import thin
+from dsv41c.runtime.plan.costs import Costs, cost_of, least_bucket, runs_of
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 KEEPS = st.none() | st.integers(1, 400)

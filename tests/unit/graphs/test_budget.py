@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv41c.graphs.budget import Candidate, Choice, MethodNeed, Space, check_tiers, solve
-from dsv41c.graphs.costs import Costs, cost_of, runs_of
 from dsv41c.graphs.workload import Histogram
+from dsv41c.runtime.plan.costs import Costs, cost_of, runs_of
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 METHODS = ("decode", "encoder", "head")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsv41c.graphs.costs import Costs
 from dsv41c.graphs.histogram import cheapest_rungs, expected_cost, ladders_by_size
+from dsv41c.runtime.plan.costs import Costs
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 COSTS = st.builds(Costs, st.integers(0, 60), st.integers(0, 9), st.integers(0, 80))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv41c.graphs.costs import Costs, cost_of, runs_of, step_ns
 from dsv41c.graphs.workload import DEFAULT_HISTOGRAM, default_histogram, workload_ns
+from dsv41c.runtime.plan.costs import Costs, cost_of, runs_of, step_ns
 
 COSTS = Costs(replay_ns=100, row_ns=3, eager_ns=1000)
 ABOVE = st.sampled_from(["eager", "split"])

@@ -282,3 +282,27 @@ def test_a_sealed_page_may_become_the_end_of_another_prefix(runtime: Runtime) ->
     resume(runtime, 6, 2, pages=np.array([0, 3], np.int32))  # page 3 has been handed out as slot 2's own copy
     step(runtime, rows(2, 0, 7, 6, True))
     assert runtime.state("slot_position")[2] == 7
+
+
+def test_a_slot_is_not_rolled_back_below_its_windows(compiled_artifact: Callable[..., Path]) -> None:
+    with load(compiled_artifact("tiny", 0, **OPTIONS, suffix_mode="off", draft_len=2)) as drafts:
+        step(drafts, rows(0, 0, 20))
+        resume(drafts, 16)
+        step(drafts, rows(1, 8, 2, 16, True))
+        one, lengths = np.array([1], np.int32), np.array([7], np.int32)
+        error = refused(drafts, lambda: drafts.rollback(one, lengths))
+        assert (error.subject, error.found) == ("rollback entry 0, length", "7")
+        assert "at least 8, where the windows of slot 1 begin behind its prefix of 16" in error.needed
+        drafts.rollback(one, lengths + 1)
+        step(drafts, rows(1, 8, 8, 16))
+
+
+def test_what_a_slot_held_before_its_hit_is_no_bound(compiled_artifact: Callable[..., Path]) -> None:
+    """A rollback is bounded by what the slot has held since it was placed."""
+    with load(compiled_artifact("tiny", 0, **OPTIONS, suffix_mode="off", draft_len=2)) as drafts:
+        step(drafts, rows(0, 0, 20))
+        step(drafts, rows(1, 0, 24))
+        resume(drafts, 8)
+        step(drafts, rows(1, 0, 10, 8, True))
+        drafts.rollback(np.array([1], np.int32), np.array([7], np.int32))
+        assert drafts.state("slot_position")[1] == 7

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dsv41c.compiler.bounds import method_bounds
 from dsv41c.compiler.checkpoint.presets import flash
 from dsv41c.compiler.options import CompileOptions
-from dsv41c.graphs.costs import DEFAULT_COSTS
+from dsv41c.runtime.plan.costs import DEFAULT_COSTS
 from dsv41c.runtime.requests import Request
 from dsv41c.runtime.step_rows import ActiveRequest, choose_parts, step_rows
 from dsv41c.tools.bench.trace import PROMPT_MOST, TraceRequest, draw_trace

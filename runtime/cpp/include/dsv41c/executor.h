@@ -85,6 +85,17 @@ DSV41C_API int32_t dsv41c_step(dsv41c_executor* executor, const dsv41c_step_inpu
  * that the pages hold. Checks all inputs before it touches state. */
 DSV41C_API int32_t dsv41c_resume(dsv41c_executor* executor, const dsv41c_resume_inputs* inputs, dsv41c_error* error);
 
+/* Drafts behind the newest token of each slot, which no step holds yet: upload [num_groups, 5] with SLOT, TOKEN (-1:
+ * the one that the slot's last step chose) and OFFSET 0, FLAGS 0, PAGE -1. The outputs draft_tokens and confidence
+ * replace those of the last step. Changes no state; in order with the steps, and returns as a step does. */
+DSV41C_API int32_t dsv41c_draft(dsv41c_executor* executor, const int32_t* upload, int64_t num_groups, int32_t eager,
+                                dsv41c_error* error);
+
+/* Slots forget their positions from lengths[i] on, in order with the steps and without waiting. At most --draft-len + 1
+ * of all that a slot has held since it started, or since the host wrote its position; beyond it nothing is changed. */
+DSV41C_API int32_t dsv41c_rollback(dsv41c_executor* executor, const int32_t* slots, const int32_t* lengths,
+                                   int64_t count, dsv41c_error* error);
+
 /* Waits for the steps before it. */
 DSV41C_API int32_t dsv41c_synchronize(dsv41c_executor* executor, dsv41c_error* error);
 
@@ -95,7 +106,8 @@ DSV41C_API int32_t dsv41c_output(dsv41c_executor* executor, const char* name, ds
 DSV41C_API int32_t dsv41c_state(dsv41c_executor* executor, const char* name, dsv41c_tensor* tensor,
                                 dsv41c_error* error);
 
-/* Overwrites a whole state tensor after the last step has run: tests and rollback. */
+/* Overwrites a whole state tensor after the last step has run: for tests. With slot_position, slots count as placed:
+ * nothing is known to have been written beyond, and dsv41c_rollback goes back from there. */
 DSV41C_API int32_t dsv41c_state_write(dsv41c_executor* executor, const char* name, const void* data, int64_t bytes,
                                       dsv41c_error* error);
 

@@ -31,7 +31,7 @@ static_assert(MAX_DIMS == DSV41C_MAX_DIMS);
 
 inline constexpr std::string_view FEATURES[] = {"aten_composites", "cuda_cubin", "kernel_sequences", "mapped_weights", "native_cpu"};
 inline constexpr std::string_view TARGETS[] = {"cpu", "sm_90a", "sm_100a"};
-inline constexpr std::string_view AXES[] = {"rows", "kept_rows", "output_rows"};
+inline constexpr std::string_view AXES[] = {"rows", "kept_rows", "output_rows", "groups"};
 inline constexpr std::string_view FLOW_REQUIREMENTS[] = {"all_rows_output", "nothing"};
 inline constexpr std::string_view BUCKET_POLICIES[] = {"default", "powers", "step", "explicit", "histogram"};
 inline constexpr std::string_view ABOVE_LADDER[] = {"eager", "split"};

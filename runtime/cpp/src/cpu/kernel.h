@@ -59,6 +59,7 @@ std::vector<Entry> attention_entries();  // attention.cc: window_, draft_, spars
 std::vector<Entry> store_entries();      // store.cc: window_commit, compress_pairs, entry_store
 std::vector<Entry> index_entries();      // index.cc: index_topk, index_topk_blocks, index_topk_within
 std::vector<Entry> engram_entries();     // engram.cc: engram_hash, engram_lookup, engram_gate
+std::vector<Entry> draft_entries();      // draft.cc: draft_row_table, sigmoid
 
 // Throws std::invalid_argument unless the tensor has this dtype (one of `dtypes`), rank and is contiguous.
 void require(const dsv41c_tensor& t, const char* name, std::initializer_list<int32_t> dtypes, int ndim);

@@ -75,7 +75,7 @@ int32_t fail(dsv41c_error* error, const std::string& text) {
 
 Factory find(const std::string& entry) {
   for (auto list : {row_entries, linear_entries, mhc_entries, moe_entries, expert_entries, attention_entries,
-                    store_entries, index_entries, engram_entries})
+                    store_entries, index_entries, engram_entries, draft_entries})
     for (const Entry& e : list())
       if (entry == e.name) return e.make;
   throw std::invalid_argument("no native kernel named " + entry);

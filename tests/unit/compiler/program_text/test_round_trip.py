@@ -127,7 +127,7 @@ def tiny(tiny_checkpoint: Path) -> Program:
     options = CompileOptions(max_model_len=64, block_size=16, max_num_seqs=4,
                              max_num_batched_tokens=24).resolved(view.config)
     weights = weight_shapes(view, weight_recipes(view, options))
-    return capture_program(view.config, options, weights, state_specs(view.config, options, 0, False))
+    return capture_program(view.config, options, weights, state_specs(view.config, options))
 
 
 def test_the_captured_model_round_trips_and_passes_find_the_same(tiny: Program) -> None:
