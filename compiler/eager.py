@@ -68,6 +68,17 @@ class EagerModel:
         with torch.inference_mode():
             return Drafts(*self.drafter(torch.from_numpy(upload)))
 
+    def resume(self, slot: int, prefix_length: int, tokens: Sequence[int], pages: Sequence[int]) -> None:
+        """Place a slot behind a prefix hit, as `dsv41c.runtime.load.Runtime.resume` does; nothing is checked."""
+        first = max(prefix_length - self.config.sliding_window, 0)
+        mapped, ring = self.state["page_table"][slot], self.state["token_ring"][slot]
+        self.state["slot_position"][slot] = first
+        mapped[:] = self.options.max_num_seqs * self.options.pages_per_slot
+        mapped[: len(pages)] = torch.as_tensor(pages, dtype=torch.int32)
+        if len(tokens):
+            ring[:] = -1
+            ring[torch.arange(first - len(tokens), first) % len(ring)] = torch.as_tensor(tokens, dtype=torch.int32)
+
     def rollback(self, slot: int, length: int) -> None:
         """Forget everything from position `length` on. Rings keep `backtrack` rows more than they need and all
         other state is read by position only, so the next position is all there is to reset."""

@@ -34,6 +34,11 @@ class StepInputs(ctypes.Structure):
                 ("reserved", c_int32)]
 
 
+class ResumeInputs(ctypes.Structure):
+    _fields_ = [("slot", c_int32), ("reserved", c_int32), ("prefix_length", c_int64), ("tokens", c_void_p),
+                ("num_tokens", c_int64), ("pages", c_void_p), ("num_pages", c_int64)]
+
+
 class Record(ctypes.Structure):
     _fields_ = [("method", c_char * 32), ("bucket", c_int32), ("rows", c_int32), ("pad_rows", c_int32),
                 ("eager", c_int32), ("reason", c_char * 64), ("us", c_double)]
@@ -54,6 +59,7 @@ class Interface:
                              failure)
         self.close = function("dsv41c_close", None, c_void_p)
         self.step = function("dsv41c_step", c_int32, c_void_p, POINTER(StepInputs), failure)
+        self.resume = function("dsv41c_resume", c_int32, c_void_p, POINTER(ResumeInputs), failure)
         self.draft = function("dsv41c_draft", c_int32, c_void_p, c_void_p, c_int64, c_int32, failure)
         self.rollback = function("dsv41c_rollback", c_int32, c_void_p, c_void_p, c_void_p, c_int64, failure)
         self.synchronize = function("dsv41c_synchronize", c_int32, c_void_p, failure)

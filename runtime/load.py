@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsv41c.runtime.aten import aten_provider
-from dsv41c.runtime.binding import Error, LoadOptions, Record, StepInputs, Tensor, interface
+from dsv41c.runtime.binding import Error, LoadOptions, Record, ResumeInputs, StepInputs, Tensor, interface
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 Array = npt.NDArray[Any]
@@ -96,11 +96,29 @@ class Runtime:
         """Run one step: upload int32 [n, 5]; keep_rows index its rows, logit_rows index the kept rows.
 
         keep_rows are all rows unless the artifact was compiled with --suffix-mode mask or compact; then a slot's last
-        rows may be kept alone, and the first of them carries FLOOR (8) in FLAGS.
+        rows may be kept alone, and the first of them carries FLOOR (8) in FLAGS. A slot that `resume` has placed has
+        flags of its own.
         On a CUDA target it returns once the work is on the device's stream.
         """
         inputs, _ = _step_inputs(upload, keep_rows, logit_rows, eager)
         self._call(interface().step, self._handle, ctypes.byref(inputs))
+
+    def resume(self, slot: int, prefix_length: int, tokens: Array, pages: Array) -> None:
+        """Place a slot behind a prefix hit of even length P, without waiting for the steps before it.
+
+        With a window of W rows, positions max(P-W, 0) to P-1 run again in front of the new ones, in any chunks: their
+        rows carry REPLAY (16) in FLAGS and the first of them HIT (32); they store into windows only. tokens int32: the
+        last ids in front of position max(P-W, 0), as many as a row looks back at (`Limits.history`); -1 is an image.
+        pages int32: those that hold the entries of positions 0 to P-1. Slots may share pages that the prefix fills; a
+        page that P lies inside must be the slot's own copy. E0801 names what is wrong, and nothing was changed.
+        """
+        history, mapped = _int32(tokens, "tokens", 0), _int32(pages, "pages", 0)
+        for name, value, end in (("slot", slot, 2**31), ("prefix_length", prefix_length, 2**63)):
+            if type(value) is not int or not -end <= value < end:
+                raise Dsv41cError("DSV41C-E0801", name, found=repr(value), needed="an integer", do="correct the call")
+        inputs = ResumeInputs(slot, 0, prefix_length, history.ctypes.data, len(history), mapped.ctypes.data,
+                              len(mapped))
+        self._call(interface().resume, self._handle, ctypes.byref(inputs))
 
     def draft(self, upload: Array, eager: bool = False) -> None:
         """Draft behind the newest token of each slot, which no step holds yet: upload int32 [n, 5], a row a slot with

@@ -14,6 +14,8 @@ from dsv41c.runtime.requests import Request
 
 START = 1  # FLAGS bit: the slot begins at position 0
 FLOOR = 8  # FLAGS bit: the decoder's windows begin at this row
+REPLAY = 16  # FLAGS bit: a prefix hit holds the row's entries already
+HIT = 32  # FLAGS bit: the first row behind a prefix hit
 ON_DEVICE = -1  # TOKEN: the one that the slot's last step chose
 NO_PAGE = -1
 Int32 = npt.NDArray[np.int32]
@@ -22,12 +24,14 @@ Int32 = npt.NDArray[np.int32]
 @dataclass(eq=False)  # two requests are never the same one
 class ActiveRequest:
     """A request in a slot. `position` counts the rows that the slot's state already holds; `drafts` are guesses of what
-    follows the newest token, for the next step to verify; `holds_newest`: the device knows that token too."""
+    follows the newest token, for the next step to verify; `holds_newest`: the device knows that token too. The slot of
+    one with a prefix hit was placed by `resume`: it begins at the position `Limits.first_replayed(prefix_length)`."""
 
     request: Request
     index: int
     slot: int
     position: int = 0
+    prefix_length: int = 0
     tokens: list[int] = field(default_factory=list)
     drafts: list[int] = field(default_factory=list)
     holds_newest: bool = False
@@ -40,7 +44,9 @@ class ActiveRequest:
 
     def first_kept(self, limits: Limits) -> int:
         """The first position of the prompt whose row the decoder keeps."""
-        return 0 if self.request.prompt_logprobs else limits.first_kept(len(self.request.prompt_ids))
+        if self.request.prompt_logprobs:
+            return limits.first_replayed(self.prefix_length)
+        return limits.first_kept(len(self.request.prompt_ids), self.prefix_length)
 
     def num_tokens_left(self, limits: Limits) -> int:
         """How many tokens it may still be given."""
@@ -110,9 +116,6 @@ def step_rows(parts: Sequence[Part], limits: Limits) -> tuple[Int32, Int32, Int3
     """upload int32 `[n, 5]`; the rows that the decoder keeps; of these the ones whose logits are wanted, the last
     ones of each part."""
     upload = np.concatenate([_rows(part, limits) for part in parts])
-    positions = np.concatenate([part.active.position + np.arange(part.count) for part in parts])
-    first_kept = np.repeat([part.active.first_kept(limits) for part in parts], [part.count for part in parts])
-    upload[(positions == first_kept) & (positions > 0), 3] |= FLOOR
     kept = np.concatenate([np.arange(part.count) >= num_left_out(part, limits) for part in parts])
     asked = np.concatenate([np.arange(part.count) >= part.count - part.num_logit_rows for part in parts])
     return upload, np.flatnonzero(kept).astype(np.int32), (np.cumsum(kept)[asked] - 1).astype(np.int32)
@@ -125,9 +128,25 @@ def _rows(part: Part, limits: Limits) -> Int32:
     pages = active.slot * limits.pages_per_slot + positions // limits.block_size
     rows = np.empty((part.count, 5), dtype=np.int32)
     rows[:, 0], rows[:, 1], rows[:, 2] = active.slot, offsets, _token_column(part)
-    rows[:, 3] = START if active.position == 0 else 0
-    rows[:, 4] = np.where(positions % limits.block_size == 0, pages, NO_PAGE)
+    rows[:, 3] = _flags(part, positions, limits)
+    rows[:, 4] = np.where((positions % limits.block_size == 0) & (positions >= active.prefix_length), pages, NO_PAGE)
     return rows
+
+
+def _flags(part: Part, positions: npt.NDArray[np.int64], limits: Limits) -> npt.NDArray[np.int64]:
+    """Where the decoder runs on the rows in front of the kept ones too, its windows begin at the first of them, and
+    anew at the first kept one."""
+    prefix = part.active.prefix_length
+    if not prefix:
+        flags = np.full(part.count, START if part.active.position == 0 else 0)
+    else:
+        flags = np.where(positions < prefix, REPLAY, 0) | np.where(positions == limits.first_replayed(prefix), HIT, 0)
+    if limits.suffix_keep_tokens:
+        begins = positions == part.active.first_kept(limits)
+        if limits.runs_all_rows:
+            begins |= positions == limits.first_replayed(prefix)
+        flags[begins & (positions > 0)] |= FLOOR
+    return flags
 
 
 def _token_column(part: Part) -> Sequence[int]:

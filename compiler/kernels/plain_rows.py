@@ -14,8 +14,8 @@ _UNITS = (16, 8, 4, 2, 1)  # bytes that take_rows.cu copies at once
 
 def row_table(s: Signature) -> CudaSource:
     constants = {"PAGE_TOKENS": s.integer("block_size"), "PAGES_PER_SLOT": s.size("page_table", 1)}
-    bindings: Bindings = {**s.tensors("upload", "slot_token", "slot_position", "page_table"), "table": s.output(),
-                "count": Int32(s.count("upload"))}
+    bindings: Bindings = {**s.tensors("upload", "slot_token", "slot_position", "page_table", "replay_floor"),
+                          "table": s.output(), "count": Int32(s.count("upload"))}
     return CudaSource((by_row("row_table", constants, bindings, 1, _SCAN_THREADS),))
 
 

@@ -31,6 +31,7 @@ def state_specs(config: ModelConfig, options: CompileOptions) -> tuple[StateSpec
         StateSpec("slot_position", torch.int32, (slots,)),
         StateSpec("slot_token", torch.int32, (slots,)),
         StateSpec("page_table", torch.int32, (slots, options.pages_per_slot), fill=pages - 1),
+        StateSpec("replay_floor", torch.int32, (slots,)),
         StateSpec("token_ring", torch.int32, (slots, max(config.engram_max_ngram_size - 1, 1) + backtrack)),
     ]
     if options.suffix_mode != "off":

@@ -45,7 +45,7 @@ class Transformer(nn.Module):
         """
         config, weights, state = self.config, Scope(self.weights), Scope(self.state)
         rows = OPS.row_table(upload, state("slot_token"), state("slot_position"), state("page_table"),
-                             self.options.block_size)
+                             state("replay_floor"), self.options.block_size)
         step = StepRows(rows, state, weights.below("constants"))
         streams: Streams = OPS.embed_expand(rows, weights("embed.weight"), config.hc_mult, self.numerics.dtype)
         table_rows = engram_rows(config, step)

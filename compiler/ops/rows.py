@@ -39,6 +39,8 @@ class RowFlag(enum.IntEnum):
     IMAGE = 2  # image-like id
     PAD = 4
     FLOOR = 8  # the decoder's windows of the slot begin here: rows before it were not computed
+    REPLAY = 16  # a prefix hit holds the row's entries already: it stores none
+    HIT = 32  # the first row behind a placed prefix: all windows of the slot begin here
 
 
 class Row(NamedTuple):
@@ -58,6 +60,10 @@ class Row(NamedTuple):
         return bool(self.flags & RowFlag.PAD)
 
     @property
+    def replayed(self) -> bool:
+        return bool(self.flags & RowFlag.REPLAY)
+
+    @property
     def image(self) -> bool:
         return bool(self.flags & RowFlag.IMAGE)
 
@@ -71,12 +77,12 @@ def read_rows(rows: Tensor) -> list[Row]:
 
 
 def _row_table_fake(upload: Tensor, slot_token: Tensor, slot_position: Tensor, page_table: Tensor,
-                    block_size: int) -> Tensor:
+                    replay_floor: Tensor, block_size: int) -> Tensor:
     return upload.new_empty((upload.shape[0], len(RowColumn)))
 
 
 def _row_table(upload: Tensor, slot_token: Tensor, slot_position: Tensor, page_table: Tensor,
-               block_size: int) -> Tensor:
+               replay_floor: Tensor, block_size: int) -> Tensor:
     sent: list[list[int]] = upload.tolist()
     tokens: list[int] = slot_token.tolist()
     table: list[Row] = []
@@ -84,12 +90,14 @@ def _row_table(upload: Tensor, slot_token: Tensor, slot_position: Tensor, page_t
         if offset == 0:
             first, base = len(table), 0 if flags & RowFlag.START else int(slot_position[slot])
             count = _group_length(sent, first)
+            floor = base if base == 0 or flags & RowFlag.HIT else int(replay_floor[slot])
         resolved = token if token >= 0 else tokens[slot]
-        table.append(Row(slot, base + offset, base, first, count, resolved, 0, flags))
+        table.append(Row(slot, base + offset, base, first, count, resolved, floor, flags))
     for row, (*_, page) in zip(table, sent, strict=True):
         if row.pad:
             continue
         slot_position[row.slot] = row.base + row.group_size
+        replay_floor[row.slot] = row.floor
         logical = row.position // block_size
         if page >= 0 and logical < page_table.shape[1]:
             page_table[row.slot, logical] = page
@@ -162,7 +170,7 @@ SPECS: tuple[OpSpec, ...] = (
     OpSpec(
         name="row_table",
         schema="(Tensor upload, Tensor slot_token, Tensor(a!) slot_position, Tensor(b!) page_table, "
-               "int block_size) -> Tensor",
+               "Tensor(c!) replay_floor, int block_size) -> Tensor",
         capture=CaptureClass.CAPTURE, pads=PadRule.TABLE, tie_order=None,
         fake=_row_table_fake, reference=_row_table, native=NativeBody("row_table"),
     ),

@@ -29,14 +29,14 @@ def _compress_pairs(kv: Tensor, gate: Tensor, rows: Tensor, pair: Tensor, dtype:
     table = read_rows(rows)
     latent = torch.zeros_like(kv)
     for i, row in enumerate(table):  # all partners are read before the first of them is replaced below
-        if row.position % 2 == 0:
+        if row.position % 2 == 0 or row.replayed:
             continue
         in_step = row.position - 1 >= row.base
         kv0, gate0 = (kv[i - 1], gate[i - 1]) if in_step else pair[row.slot, (row.position - 1) % ring]
         weights = torch.stack((gate0, gate[i])).softmax(0)
         latent[i] = weights[0] * kv0 + weights[1] * kv[i]
     for i, row in enumerate(table):
-        if not row.pad and row.among_last(ring, i):
+        if not row.pad and not row.replayed and row.among_last(ring, i):
             pair[row.slot, row.position % ring] = torch.stack((kv[i], gate[i]))
     return latent.to(dtype)
 
@@ -44,7 +44,7 @@ def _compress_pairs(kv: Tensor, gate: Tensor, rows: Tensor, pair: Tensor, dtype:
 def _entry_store(entry: Tensor, rows: Tensor, page_table: Tensor, pool: Tensor, ratio: int) -> None:
     per_page = pool.shape[1]
     for i, row in enumerate(read_rows(rows)):
-        if row.pad or (row.position + 1) % ratio != 0:
+        if row.pad or row.replayed or (row.position + 1) % ratio != 0:
             continue
         j = row.position // ratio
         page = int(page_table[row.slot, j // per_page])

@@ -9,7 +9,7 @@ from dsv41c.runtime.plan.schema import CudaBody, Method, Plan, Segment, Sequence
 
 STATE_CLASSES = ("pages", "rings", "pairs", "slots", "page_table", "other_state")
 CLASSES = (*STATE_CLASSES, "bridges", "io", "arena", "alignment", "graphs")
-_BY_PREFIX = (("compressed_", "pages"), ("index_key_", "pages"), ("window_floor", "slots"),
+_BY_PREFIX = (("compressed_", "pages"), ("index_key_", "pages"), ("window_floor", "slots"), ("replay_floor", "slots"),
               ("window_", "rings"), ("draft_window_", "rings"),
               ("token_ring", "rings"), ("pair_", "pairs"), ("slot_", "slots"), ("page_table", "page_table"))
 

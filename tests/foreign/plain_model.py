@@ -239,7 +239,7 @@ class PlainModel(nn.Module):
     def forward(self, upload: Tensor, keep_rows: Tensor, logit_rows: Tensor) -> tuple[Tensor, Tensor]:
         config, slots = self.config, self.options.max_num_seqs
         rows = OPS.row_table(upload, self.s("slot_token"), self.s("slot_position"), self.s("page_table"),
-                             self.options.block_size)
+                             self.s("replay_floor"), self.options.block_size)
         streams, alpha = self.embed(rows)
         ids = OPS.engram_hash(rows, *(self.w(f"constants.engram_{n}") for n in
                                       ("token_map", "multipliers", "moduli", "offsets")), self.s("token_ring"),

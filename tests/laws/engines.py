@@ -22,6 +22,8 @@ class Engine(Protocol):
     def step(self, upload: np.ndarray, keep_rows: np.ndarray,
              logit_rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
 
+    def resume(self, slot: int, prefix_length: int, tokens: np.ndarray, pages: np.ndarray) -> None: ...
+
     def state(self, name: str) -> np.ndarray: ...
 
 
@@ -32,6 +34,9 @@ class TorchEngine:
     def step(self, upload: np.ndarray, keep_rows: np.ndarray, logit_rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         logits, tokens = self.model.step(upload, keep_rows, logit_rows)
         return logits.numpy().copy(), tokens.numpy().copy()
+
+    def resume(self, slot: int, prefix_length: int, tokens: np.ndarray, pages: np.ndarray) -> None:
+        self.model.resume(slot, prefix_length, tokens.tolist(), pages.tolist())
 
     def state(self, name: str) -> np.ndarray:
         import torch
@@ -50,6 +55,9 @@ class ExecutorEngine:
         if not len(logit_rows):
             return np.zeros((0, 1), np.float32), np.zeros(0, np.int32)
         return self.runtime.output("logits").copy(), self.runtime.output("tokens").copy()
+
+    def resume(self, slot: int, prefix_length: int, tokens: np.ndarray, pages: np.ndarray) -> None:
+        self.runtime.resume(slot, prefix_length, tokens, pages)
 
     def state(self, name: str) -> np.ndarray:
         return self.runtime.state(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dsv41c.compiler.ops.rows import RowColumn, RowFlag
 from dsv41c.tools.bench.op_case import NUM_SLOTS, Case, integers, nan_pads, normal, page_table, row_table
 
 F32, BF16 = torch.float32, torch.bfloat16
@@ -50,17 +51,24 @@ def _stores(dtype: torch.dtype) -> list[Case]:
     cases = [Case("window_commit", f"{dtype}", (value, rows, window), ("window_kv", "rows"), True)]
     for ratio in (1, 2):
         pool = normal(3, NUM_SLOTS * 5 + 1, 4 // ratio, 20, dtype=dtype)
-        cases.append(Case("entry_store", f"{dtype} ratio {ratio}", (value, rows, page_table(4, 5, 1), pool, ratio),
-                          ("entry", "rows"), True))
+        cases += [Case("entry_store", f"{dtype} ratio {ratio}{name}", (value, table, page_table(4, 5, 1), pool, ratio),
+                       ("entry", "rows"), True) for name, table in (("", rows), (" replayed", _replayed(rows)))]
     return cases
+
+
+def _replayed(rows: Tensor) -> Tensor:
+    """The first rows of the first slot lie behind a prefix hit."""
+    table = rows.clone()
+    table[:5, RowColumn.FLAGS] |= RowFlag.REPLAY
+    return table
 
 
 def _pairs(width: int) -> list[Case]:
     rows = row_table((1, 5, 6), PAD, (0, 0, 3), (2, 15, 1), (NUM_SLOTS, 0, 0))
     kv, gate = (nan_pads(normal(seed, len(rows), width), rows) for seed in (1, 2))
-    return [Case("compress_pairs", f"{dtype} {width} ring {ring}",
-                 (kv, gate, rows, normal(3, NUM_SLOTS + 1, ring, 2, width), dtype), ("kv", "gate", "rows"))
-            for dtype, ring in ((F32, 1), (BF16, 3))]
+    return [Case("compress_pairs", f"{dtype} {width} ring {ring}{name}",
+                 (kv, gate, table, normal(3, NUM_SLOTS + 1, ring, 2, width), dtype), ("kv", "gate", "rows"))
+            for dtype, ring in ((F32, 1), (BF16, 3)) for name, table in (("", rows), (" replayed", _replayed(rows)))]
 
 
 def _whole(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -24,9 +24,12 @@ def real() -> list[Case]:
 def _tables() -> list[Case]:
     upload = torch.tensor([
         [1, 0, 17, 0, 4], [1, 1, 18, 0, -1], [1, 2, 19, 2, 5], [NUM_SLOTS, 0, 0, PAD_FLAGS, -1], [0, 0, -1, 1, 2],
-        [0, 1, 5, 0, -1], [2, 0, -1, 0, -1], [NUM_SLOTS, 0, 0, PAD_FLAGS, -1], [NUM_SLOTS, 0, 0, PAD_FLAGS, -1],
+        [0, 1, 5, 0, -1],
+        [2, 0, -1, RowFlag.REPLAY | RowFlag.HIT, -1], [2, 1, 6, RowFlag.REPLAY, -1], [NUM_SLOTS, 0, 0, PAD_FLAGS, -1],
+        [NUM_SLOTS, 0, 0, PAD_FLAGS, -1],
     ], dtype=torch.int32)
-    state = (torch.tensor([3, 4, 5, 6]).int(), torch.tensor([9, 14, 30, 0]).int(), page_table(1, 6, 2))
+    state = (torch.tensor([3, 4, 5, 6]).int(), torch.tensor([9, 14, 30, 0]).int(), page_table(1, 6, 2),
+             torch.tensor([1, 7, 2, 0]).int())
     rows = row_table(*GROUPS, (1, 30, 2))
     index = torch.tensor([0, 2, -1, 4, 5, 7, -1, 99, 9], dtype=torch.int32)
     return [Case("row_table", "mixed", (upload, *state, 8), ("upload",), True, judge_pads=True), _long_table(2100),
@@ -52,7 +55,10 @@ def _long_table(count: int) -> Case:
     for i, slot in enumerate(slots):
         offset = offset + 1 if i and slots[i - 1] == slot else 0
         upload[i] = torch.tensor([slot, offset, i, 0, -1])
-    state = (torch.zeros(4).int(), torch.tensor([9, 14, 30, 0]).int(), page_table(1, 6))
+        if offset == 0 and slot:
+            upload[i, 3] = RowFlag.HIT if slot == 1 else 0
+    state = (torch.zeros(4).int(), torch.tensor([9, 14, 30, 0]).int(), page_table(1, 6),
+             torch.tensor([3, 5, 7, 0]).int())
     return Case("row_table", f"{count} rows", (upload, *state, 8), ("upload",), True)
 
 

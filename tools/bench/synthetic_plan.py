@@ -38,6 +38,7 @@ WEIGHTS: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
 STATE = (
     StateSpec("slot_position", torch.int32, (SLOTS + 1,)), StateSpec("slot_token", torch.int32, (SLOTS + 1,)),
     StateSpec("page_table", torch.int32, (SLOTS + 1, POSITIONS // BLOCK), fill=PAGES),
+    StateSpec("replay_floor", torch.int32, (SLOTS + 1,)),
     StateSpec("window", torch.uint8, (SLOTS + 1, RING, HEAD + HEAD // 32)),
 )
 
@@ -53,7 +54,8 @@ class _Chain(nn.Module):
     def forward(self, upload: torch.Tensor, keep_rows: torch.Tensor,
                 logit_rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
         w, state = Scope(self.weights), Scope(self.state)
-        rows = OPS.row_table(upload, state("slot_token"), state("slot_position"), state("page_table"), BLOCK)
+        rows = OPS.row_table(upload, state("slot_token"), state("slot_position"), state("page_table"),
+                             state("replay_floor"), BLOCK)
         trunk, alpha = OPS.embed_expand(rows, w("embed"), STREAMS, BF16)
         y = OPS.mhc_collapse(trunk, alpha)
         alpha, beta, gamma = OPS.mhc_mix(trunk, w("mix"), w("scale"), w("base"), 20, 1e-20, 1e-6)

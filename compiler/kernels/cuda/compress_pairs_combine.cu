@@ -1,6 +1,6 @@
 // compress_pairs, second launch: the latents. Macros: OUT, WIDTH, RING. Every partner is read here, before the third
 // launch replaces any: a slot's first row may need what its last rows replace. The latents were cleared: only rows that
-// complete a pair are written. One thread a channel.
+// complete a pair are written, and no replayed ones, whose partner nobody keeps. One thread a channel.
 #include "compress_pairs.h"
 #include "element.h"
 
@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS, 1)
   const int64_t at = own_element();
   if (at >= static_cast<int64_t>(count) * WIDTH) return;
   const Row row = row_at(rows, static_cast<int>(at / WIDTH));
-  if (row[POSITION] % 2 == 0) return;
+  if (row[POSITION] % 2 == 0 || row[FLAGS] & REPLAY) return;
   const int before = row[POSITION] - 1, d = at % WIDTH;
   const bool in_step = before >= row[BASE];
   const float kv0 = in_step ? kv[at - WIDTH] : pair[saved(row, before) + d];

@@ -9,7 +9,7 @@ extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS, 1)
   if (at >= static_cast<int64_t>(count) * WIDTH) return;
   const int i = static_cast<int>(at / WIDTH), d = at % WIDTH;
   const Row row = row_at(rows, i);
-  if (row.pad() || !row.among_last(RING, i)) return;
+  if (row.stores_none() || !row.among_last(RING, i)) return;
   pair[saved(row, row[POSITION]) + d] = kv[at];
   pair[saved(row, row[POSITION]) + WIDTH + d] = gate[at];
 }

@@ -12,6 +12,6 @@ extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS, 1)
   const Row row = row_at(rows, static_cast<int>(at / WIDTH));
   const PagedPool<POOL_PAGES, PAGE_ROWS, PAGES_PER_SLOT> pages{page_table};
   const int j = row[POSITION] / RATIO;
-  if (row.pad() || (row[POSITION] + 1) % RATIO != 0 || pages.page(row[SLOT], j) == pages.TRASH) return;
+  if (row.stores_none() || (row[POSITION] + 1) % RATIO != 0 || pages.page(row[SLOT], j) == pages.TRASH) return;
   pool[pages.entry(row[SLOT], j) * WIDTH + at % WIDTH] = entry[at];
 }

@@ -4,13 +4,15 @@
 #include "numbers.h"
 
 enum RowColumn { SLOT, POSITION, BASE, FIRST_ROW, COUNT, TOKEN, FLOOR, FLAGS, ROW_COLUMNS };
-enum RowFlag { START = 1, IMAGE = 2, PAD = 4, FLOOR_HERE = 8 };
+enum RowFlag { START = 1, IMAGE = 2, PAD = 4, FLOOR_HERE = 8, REPLAY = 16, HIT = 32 };
 
 struct Row {
   const int* columns;
   __device__ __forceinline__ int operator[](RowColumn c) const { return columns[c]; }
   __device__ __forceinline__ bool pad() const { return columns[FLAGS] & PAD; }
   __device__ __forceinline__ bool image() const { return columns[FLAGS] & IMAGE; }
+  // Whether the row stores no entry: a pad, or one whose entries a prefix hit holds already.
+  __device__ __forceinline__ bool stores_none() const { return columns[FLAGS] & (PAD | REPLAY); }
   // Whether the row at `index` is among the last n of its slot in this table.
   __device__ __forceinline__ bool among_last(int n, int index) const {
     return index >= columns[FIRST_ROW] + columns[COUNT] - n;

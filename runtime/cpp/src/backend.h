@@ -22,6 +22,12 @@ class LoadedMethod;
 
 enum class Binding { bucket, eager };
 
+// Elements [first, first + count) of a state tensor, and what they become.
+struct StatePart {
+  int64_t index, first, count;
+  const void* data;
+};
+
 struct DeviceOptions {
   int32_t device = 0;
   bool launch_singly = false;  // CUDA: no graphs
@@ -67,8 +73,12 @@ class Backend {
   virtual void* read_output(const std::string& name, const dsv41c_tensor& tensor) = 0;  // address for the host
   virtual void* read_state(int64_t index) = 0;
   virtual void write_state(int64_t index, const void* data) = 0;
-  // Elements [first, first + count), in order with the steps. Waits for none; `data` may be changed afterwards.
-  virtual void write_state_part(int64_t index, int64_t first, int64_t count, const void* data) = 0;
+  // In order with the steps, and waiting for no more than a step does; the data may be changed afterwards.
+  virtual void write_state_parts(std::span<const StatePart> parts) = 0;
+  void write_state_part(int64_t index, int64_t first, int64_t count, const void* data) {
+    const StatePart part{index, first, count, data};
+    write_state_parts({&part, 1});
+  }
 
   virtual nlohmann::ordered_json report() const;  // null where there is nothing to add
   // Internal bench of graphs; E0901 where there are none. Leaves the state undefined.

@@ -141,11 +141,14 @@ void CheckedBackend::write_state(int64_t index, const void* data) {
   mirror_.write(state.name, data);
 }
 
-void CheckedBackend::write_state_part(int64_t index, int64_t first, int64_t count, const void* data) {
-  const State& state = plan().state[static_cast<size_t>(index)];
-  const int64_t item = item_bytes(state.dtype);
-  std::memcpy(static_cast<uint8_t*>(read_state(index)) + first * item, data, static_cast<size_t>(count * item));
-  mirror_.write_part(state.name, first, count, data);
+void CheckedBackend::write_state_parts(std::span<const StatePart> parts) {
+  for (const StatePart& part : parts) {
+    const State& state = plan().state[static_cast<size_t>(part.index)];
+    const int64_t item = item_bytes(state.dtype);
+    std::memcpy(static_cast<uint8_t*>(read_state(part.index)) + part.first * item, part.data,
+                static_cast<size_t>(part.count * item));
+    mirror_.write_part(state.name, part.first, part.count, part.data);
+  }
 }
 
 }  // namespace dsv41c

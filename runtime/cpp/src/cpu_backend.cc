@@ -89,9 +89,12 @@ void CpuBackend::write_state(int64_t index, const void* data) {
   std::memcpy(read_state(index), data, static_cast<size_t>(state_bytes(state)));
 }
 
-void CpuBackend::write_state_part(int64_t index, int64_t first, int64_t count, const void* data) {
-  const int64_t item = item_bytes(plan().state[static_cast<size_t>(index)].dtype);
-  std::memcpy(static_cast<uint8_t*>(read_state(index)) + first * item, data, static_cast<size_t>(count * item));
+void CpuBackend::write_state_parts(std::span<const StatePart> parts) {
+  for (const StatePart& part : parts) {
+    const int64_t item = item_bytes(plan().state[static_cast<size_t>(part.index)].dtype);
+    std::memcpy(static_cast<uint8_t*>(read_state(part.index)) + part.first * item, part.data,
+                static_cast<size_t>(part.count * item));
+  }
 }
 
 }  // namespace dsv41c

@@ -23,7 +23,7 @@ class CpuBackend final : public Backend {
   void* read_output(const std::string&, const dsv41c_tensor& tensor) override { return tensor.data; }
   void* read_state(int64_t index) override;
   void write_state(int64_t index, const void* data) override;
-  void write_state_part(int64_t index, int64_t first, int64_t count, const void* data) override;
+  void write_state_parts(std::span<const StatePart> parts) override;
 
  private:
   const Plan& plan() const { return *regions_.plan; }

@@ -129,7 +129,8 @@ void Executor::write_state(const std::string& name, const void* data, int64_t by
   upload_check_.check_written(plan().state[static_cast<size_t>(index)], data);
   const Entered entered(*backend_);
   backend_->write_state(index, data);
-  if (name == "slot_position" || name == "window_floor") upload_check_.forget_steps();
+  const char* const followed[] = {"slot_position", "window_floor", "replay_floor", "page_table"};
+  if (std::ranges::find(followed, name) != std::end(followed)) upload_check_.forget_steps();
   if (name == "slot_position") upload_check_.place_slots();
 }
 

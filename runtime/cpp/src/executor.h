@@ -35,6 +35,7 @@ class Executor {
  public:
   Executor(const std::string& path, const LoadOptions& options);
 
+  void resume(const dsv41c_resume_inputs& inputs);                             // resume.cc
   void step(const dsv41c_step_inputs& inputs);                                 // step.cc
   void draft(const int32_t* upload, int64_t num_groups, bool eager);           // draft.cc
   void rollback(const int32_t* slots, const int32_t* lengths, int64_t count);  // draft.cc
@@ -65,6 +66,7 @@ class Executor {
   WarmUp warm_up(const LoadedMethod& method);
   void warm_up_run(const LoadedMethod& method, const BoundMethod& bound);
   int64_t state_index(const std::string& name) const;
+  std::vector<int32_t> history_ring(const dsv41c_resume_inputs& inputs, int64_t first) const;  // resume.cc
   void run_step(const dsv41c_step_inputs& inputs);
   const LoadedFlow& choose_flow(const dsv41c_step_inputs& inputs) const;
   bool holds(const LoadedFlow& flow, const dsv41c_step_inputs& inputs) const;

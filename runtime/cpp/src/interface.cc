@@ -116,6 +116,10 @@ int32_t dsv41c_step(dsv41c_executor* executor, const dsv41c_step_inputs* inputs,
   return dsv41c::guard(error, [&] { required(executor, "executor").executor.step(required(inputs, "inputs")); });
 }
 
+int32_t dsv41c_resume(dsv41c_executor* executor, const dsv41c_resume_inputs* inputs, dsv41c_error* error) {
+  return dsv41c::guard(error, [&] { required(executor, "executor").executor.resume(required(inputs, "inputs")); });
+}
+
 int32_t dsv41c_draft(dsv41c_executor* executor, const int32_t* upload, int64_t num_groups, int32_t eager,
                      dsv41c_error* error) {
   return dsv41c::guard(error, [&] { required(executor, "executor").executor.draft(upload, num_groups, eager != 0); });

@@ -1,4 +1,4 @@
-// Reads the limits from the state tensors that every V4.1 plan has, the row table kernel and the logits output.
+// Reads the limits from the state tensors that every V4.1 plan has, from kernels' attributes and the logits output.
 #include "step_limits.h"
 
 #include <algorithm>
@@ -37,6 +37,38 @@ std::optional<int64_t> block_size(const Plan& plan) {
     return size.get<int64_t>();
   }
   return std::nullopt;
+}
+
+// What a placed slot replays, which every attention kernel of the plan says; 0 where there is none.
+int64_t window_size(const Plan& plan) {
+  nlohmann::json size = 0;
+  for (const Kernel& k : plan.kernels) {
+    const auto body = nlohmann::json::parse(k.body);
+    const auto attributes = body.find("attributes");
+    if (attributes == body.end() || !attributes->contains("window_size")) continue;
+    const auto& given = attributes->at("window_size");
+    if (!given.is_number_integer() || given.get<int64_t>() < 1 || (size != 0 && given != size))
+      refuse("window_size of " + k.op, given.dump(), "an integer of at least 1, the same in all kernels");
+    size = given;
+  }
+  return size.get<int64_t>();
+}
+
+// n-grams of n tokens look back at n - 1: the second size of the hash's multipliers [layers, n].
+int64_t history(const Plan& plan) {
+  constexpr size_t MULTIPLIERS = 2;
+  int64_t tokens = 0;
+  for (const Method& method : plan.methods)
+    for (const Step& step : method.steps)
+      for (const Launch& launch : step.launches) {
+        if (plan.kernels[static_cast<size_t>(launch.kernel)].op != "dsv41c::engram_hash") continue;
+        const bool given = launch.tensors.size() > MULTIPLIERS && launch.tensors[MULTIPLIERS].value >= 0;
+        const auto* value = given ? &method.values[static_cast<size_t>(launch.tensors[MULTIPLIERS].value)] : nullptr;
+        if (!value || value->sizes.size() != 2 || value->sizes[1].kind != Expr::Kind::constant)
+          refuse("launch " + launch.name, "no multipliers of two sizes", "those of dsv41c::engram_hash");
+        tokens = std::max(tokens, value->sizes[1].value - 1);
+      }
+  return tokens;
 }
 
 // Pad rows carry num_slots as their slot, and kernels read the state of that slot.
@@ -98,12 +130,18 @@ Limits limits_of(const Plan& plan, const std::function<const int32_t*(const Stat
   const State* pages = find_state(plan, "page_table", 2);
   const State* token = find_state(plan, "slot_token", 1);
   const State* floor = find_state(plan, "window_floor", 1);
-  check_slots({position, token, pages, floor});
+  const State* replay = find_state(plan, "replay_floor", 1);
+  const State* ring = find_state(plan, "token_ring", 2);
+  check_slots({position, token, pages, floor, replay, ring});
   limits.skips_rows = floor && position;
   limits.slot_position = address(position);
   limits.slot_token = address(token);
   limits.page_table = address(pages);
   limits.block_size = block_size(plan);
+  limits.window = window_size(plan);
+  limits.history = history(plan);
+  const bool holds_history = limits.history == 0 || (ring && ring->sizes[1] >= limits.history);
+  limits.replays = replay && position && pages && limits.block_size && limits.window > 0 && holds_history;
   limits.vocabulary = vocabulary(plan);
   limits.positions = integer_option(plan, "max_model_len");
   if (const int64_t drafts = integer_option(plan, "draft_len").value_or(0); drafts > 0) limits.backtrack = drafts + 1;

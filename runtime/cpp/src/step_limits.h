@@ -18,6 +18,9 @@ struct Limits {
   std::optional<int64_t> vocabulary;
   int64_t backtrack = 0;                   // positions that a slot can forget
   bool skips_rows = false;                 // the decoder's windows have floors, so that it need not see every row
+  bool replays = false;                    // all windows have floors, so that a slot can be placed behind a prefix
+  int64_t window = 0;                      // where it replays: rows that a window shows
+  int64_t history = 0;                     // tokens before its own that a row looks back at
   const int32_t* slot_position = nullptr;  // null when the plan has no such state
   const int32_t* slot_token = nullptr;
   const int32_t* page_table = nullptr;

@@ -46,7 +46,9 @@ UploadCheck::UploadCheck(Limits limits)
       uses_(static_cast<size_t>(limits.page_table && limits.block_size ? limits.pages.value_or(0) : 0)),
       high_(static_cast<size_t>(limits.slot_position ? limits.slots.value_or(0) : 0)),
       gap_(static_cast<size_t>(limits.skips_rows ? limits.slots.value_or(0) : 0)),
-      kept_from_(gap_.size()) {}
+      kept_from_(gap_.size()),
+      prefix_(static_cast<size_t>(limits.replays ? limits.slots.value_or(0) : 0)),
+      sealed_(limits.replays ? uses_.size() : 0) {}
 
 void UploadCheck::check(const dsv41c_step_inputs& inputs) {
   if (inputs.reserved != 0)
@@ -95,11 +97,9 @@ void UploadCheck::check_written(const State& state, const void* data) const {
   std::optional<int64_t> last_position, pages_end;
   if (limits_.positions) last_position = *limits_.positions + 1;
   if (limits_.pages) pages_end = *limits_.pages + 1;  // the trash page marks what is not mapped
-  const StateRange ranges[] = {{"slot_position", 0, last_position},
-                               {"slot_token", -1, limits_.vocabulary},
-                               {"token_ring", -1, limits_.vocabulary},
-                               {"window_floor", 0, last_position},
-                               {"page_table", 0, pages_end}};
+  const StateRange ranges[] = {{"slot_position", 0, last_position},    {"slot_token", -1, limits_.vocabulary},
+                               {"token_ring", -1, limits_.vocabulary}, {"window_floor", 0, last_position},
+                               {"replay_floor", 0, last_position},     {"page_table", 0, pages_end}};
   const auto range = std::ranges::find(ranges, state.name, &StateRange::name);
   if (range == std::end(ranges) || state.dtype != DSV41C_INT32) return;
   int64_t count = 1;
@@ -116,10 +116,10 @@ void UploadCheck::check_row(const int32_t* row, int64_t index) const {
   check_range(index, "SLOT", row[SLOT], 0, limits_.slots);
   check_range(index, "TOKEN", row[TOKEN], limits_.slot_token ? -1 : 0, limits_.vocabulary);
   check_range(index, "PAGE", row[PAGE], -1, limits_.pages);
-  if (row[FLAGS] & ~(START | IMAGE | (limits_.skips_rows ? FLOOR : 0)))
+  if (row[FLAGS] & ~(START | IMAGE | (limits_.skips_rows ? FLOOR : 0) | (limits_.replays ? REPLAY | HIT : 0)))
     refuse_row(index, "FLAGS", row[FLAGS],
-               std::string("START (1), IMAGE (2)") + (limits_.skips_rows ? " and FLOOR (8)" : "") +
-                   " only; the executor adds pad rows itself");
+               std::string("START (1), IMAGE (2)") + (limits_.skips_rows ? ", FLOOR (8)" : "") +
+                   (limits_.replays ? ", REPLAY (16), HIT (32)" : "") + " only; the executor adds pad rows itself");
   if (row[TOKEN] == -1) {
     const int32_t held = limits_.slot_token[row[SLOT]];
     if (held < 0 || (limits_.vocabulary && held >= *limits_.vocabulary))
@@ -135,6 +135,10 @@ int64_t UploadCheck::check_group(const int32_t* upload, int64_t first, int64_t n
   const int32_t slot = head[SLOT];
   mark_slot(first, slot, "rows of one slot next to each other, but rows of other slots lie between");
   Group group{slot, (head[FLAGS] & START) != 0, base_of(head, first)};
+  if (limits_.replays && !group.starts) {
+    group.prefix = prefix_[static_cast<size_t>(slot)].length;
+    group.is_placed = prefix_[static_cast<size_t>(slot)].is_placed;
+  }
   int64_t i = first;
   for (; i < num_rows && upload[i * NUM_UPLOAD_COLUMNS + SLOT] == slot; ++i) {
     const int32_t* row = upload + i * NUM_UPLOAD_COLUMNS;
@@ -150,6 +154,7 @@ int64_t UploadCheck::check_group(const int32_t* upload, int64_t first, int64_t n
       refuse_row(i, "OFFSET", row[OFFSET],
                  "positions below " + std::to_string(end) + "; slot " + std::to_string(slot) +
                      " would reach position " + std::to_string(position));
+    check_replay(row, i, position, group);
     check_page(row, i, position, group);
   }
   return i;
@@ -174,23 +179,48 @@ int64_t UploadCheck::base_of(const int32_t* head, int64_t first) const {
   return base;
 }
 
-// Every row stores into the page of its position: it must be mapped, and nobody else's in this step.
+// Rows below the slot's prefix store nothing; the first one behind its placing says that the windows begin at it.
+void UploadCheck::check_replay(const int32_t* row, int64_t index, int64_t position, const Group& group) const {
+  const bool replayed = position < group.prefix, hit = group.is_placed && row[OFFSET] == 0;
+  const auto where = [&] {
+    return " at position " + std::to_string(position) + " of slot " + std::to_string(group.slot) +
+           ", whose prefix has length " + std::to_string(group.prefix);
+  };
+  if (((row[FLAGS] & REPLAY) != 0) != replayed)
+    refuse_row(index, "FLAGS", row[FLAGS], (replayed ? "REPLAY (16)" : "no REPLAY (16)") + where());
+  if (((row[FLAGS] & HIT) != 0) != hit)
+    refuse_row(index, "FLAGS", row[FLAGS],
+               hit ? "HIT (32) on the first row behind a resume of slot " + std::to_string(group.slot)
+                   : "HIT (32) on the first row behind a resume only");
+  if (replayed && row[PAGE] >= 0) refuse_row(index, "PAGE", row[PAGE], "-1" + where() + ": its pages are mapped");
+}
+
+// A row stores into the page of its position, a replayed one reads there: the page must be mapped. In a step, one slot
+// writes a page at one place and then nobody else touches it, or any number of them read it. From a step to the next
+// the caller hands pages out, and a row that maps one takes it over; until then a page that a placed prefix fills is
+// sealed.
 void UploadCheck::check_page(const int32_t* row, int64_t index, int64_t position, Group& group) {
   if (uses_.empty()) return;
   const int64_t logical = position / *limits_.block_size;
+  const bool writes = !(row[FLAGS] & REPLAY);
   if (row[PAGE] >= 0)
     group.page = row[PAGE];
   else if (logical != group.logical)
     group.page = page_before(index, position, group);
-  else
+  else if (writes == group.writes)
     return;
   group.logical = logical;
-  Use& use = uses_[static_cast<size_t>(group.page)];
-  if (use.step == step_ && (use.slot != group.slot || use.logical != logical))
+  group.writes = writes;
+  if (writes && row[PAGE] < 0 && !sealed_.empty() && sealed_[static_cast<size_t>(group.page)])
     refuse_row(index, "PAGE", row[PAGE],
-               "a page of its own: page " + std::to_string(group.page) + " already holds positions of slot " +
-                   std::to_string(use.slot) + " in this step");
-  use = {step_, group.slot, logical};
+               "a page of its own: page " + std::to_string(group.page) + " is filled by a prefix that slots share");
+  Use& use = uses_[static_cast<size_t>(group.page)];
+  const bool used = use.step == step_, elsewhere = used && (use.slot != group.slot || use.logical != logical);
+  if (elsewhere && (writes || use.writes))
+    refuse_row(index, "PAGE", row[PAGE],
+               "a page of its own: page " + std::to_string(group.page) + " already holds positions of " +
+                   (use.slot == SEVERAL ? "several slots" : "slot " + std::to_string(use.slot)) + " in this step");
+  use = {step_, elsewhere ? SEVERAL : group.slot, logical, writes || (used && use.writes)};
 }
 
 // From earlier steps. A slot that starts afresh has none: what its table still shows belongs to a finished request.

@@ -18,6 +18,7 @@ void UploadCheck::enqueued(const dsv41c_step_inputs& inputs) {
     int32_t& high = high_[static_cast<size_t>(head[SLOT])];
     high = head[FLAGS] & START ? position : std::max(high, position);
     if (limits_.skips_rows) note_kept(inputs, first, end, &next);
+    if (limits_.replays) note_pages(inputs, first, end);
     first = end;
   }
 }
@@ -30,6 +31,17 @@ void UploadCheck::note_kept(const dsv41c_step_inputs& inputs, int64_t first, int
     *next += kept;
     gap_[slot] = !kept;
     if (position == 0 || inputs.upload[i * NUM_UPLOAD_COLUMNS + FLAGS] & FLOOR) kept_from_[slot] = position;
+  }
+}
+
+// The slot's prefix too: a row has run behind its placing, or it has started afresh.
+void UploadCheck::note_pages(const dsv41c_step_inputs& inputs, int64_t first, int64_t end) {
+  const int32_t* head = inputs.upload + first * NUM_UPLOAD_COLUMNS;
+  Prefix& prefix = prefix_[static_cast<size_t>(head[SLOT])];
+  prefix = {head[FLAGS] & START ? 0 : prefix.length, false};
+  for (int64_t i = first; i < end; ++i) {
+    const int32_t page = inputs.upload[i * NUM_UPLOAD_COLUMNS + PAGE];
+    if (page >= 0) sealed_[static_cast<size_t>(page)] = 0;
   }
 }
 
@@ -77,6 +89,11 @@ void UploadCheck::check_rollback(const int32_t* slots, const int32_t* lengths, i
           "at least " + std::to_string(high - limits_.backtrack) + ": slot " + std::to_string(slot) + " has held " +
               std::to_string(high) + " positions, and " + std::to_string(limits_.backtrack) +
               " of them can be forgotten (--draft-len + 1, 0 without drafts), for what lies before was overwritten");
+    const int64_t prefix = prefix_.empty() ? 0 : prefix_[slot].length;
+    if (lengths[i] < first_replayed(prefix))
+      refused("length", lengths[i],
+              "at least " + std::to_string(first_replayed(prefix)) + ", where the windows of slot " +
+                  std::to_string(slot) + " begin behind its prefix of " + std::to_string(prefix));
   }
 }
 
@@ -92,6 +109,8 @@ void UploadCheck::rolled_back(const int32_t* slots, const int32_t* lengths, int6
 void UploadCheck::forget_steps() {
   std::ranges::fill(gap_, uint8_t{0});
   std::ranges::fill(kept_from_, 0);
+  std::ranges::fill(prefix_, Prefix{});
+  std::ranges::fill(sealed_, uint8_t{0});
 }
 
 void UploadCheck::place_slots() { std::copy_n(limits_.slot_position, high_.size(), high_.begin()); }

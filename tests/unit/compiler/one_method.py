@@ -62,9 +62,10 @@ class OneMethod:
         rows = self._arena("rows", torch.int32, ("rows", 8))
         state = [self._value(e.name, torch.int32, e.sizes, s.StateStorage(i)).index for i, e in enumerate(STATE)]
         kernel = self.table.find("row_table", [upload.plan_shape(), *(TensorShape(torch.int32, STATE[i].sizes)
-                                                                      for i in (1, 0, 2)), BLOCK])
+                                                                      for i in (1, 0, 2, 3)), BLOCK])
         self.launches.append(s.Launch("row_table", kernel, (s.In(upload.index), s.In(state[1]), s.InOut(state[0]),
-                                                            s.InOut(state[2]), s.Out(rows.index)), None))
+                                                            s.InOut(state[2]), s.InOut(state[3]),
+                                                            s.Out(rows.index)), None))
         embedded = self.call("embed_expand", rows, self.weight("embed"), 1, torch.float32)
         self.x = self.add_view(embedded[0], ("rows", self.weights["embed"].shape[1]))
 
@@ -134,7 +135,7 @@ class OneMethod:
         weights = tuple(s.Weight(name, str(t.dtype).removeprefix("torch."), tuple(t.shape))
                         for name, t in self.weights.items())
         return s.Plan(1, features, "cpu", s.Provenance("0" * 64, {"max_model_len": 28}, "test"),
-                      (s.Symbol("T", 1, MAX_ROWS),), s.Memory(192, 0, self.io, self.arena, 192 + self.io + self.arena),
+                      (s.Symbol("T", 1, MAX_ROWS),), s.Memory(256, 0, self.io, self.arena, 256 + self.io + self.arena),
                       weights, STATE, (), tuple(self.table.kernels), (method,),
                       (s.Flow("decode", ("decode",), "all_rows_output"),), ())
 

@@ -127,7 +127,8 @@ class _Crossing(torch.nn.Module):
         self._body = body
 
     def forward(self, upload: torch.Tensor, keep_rows: torch.Tensor, logit_rows: torch.Tensor) -> Any:
-        rows = OPS.row_table(upload, self.state.table, self.state.table, self.state.table.view(4, 2), 4)
+        rows = OPS.row_table(upload, self.state.table, self.state.table, self.state.table.view(4, 2),
+                             self.state.table, 4)
         x = OPS.embed_expand(rows, self.state.window_0.view(24, 16), 4, torch.float32)[1]
         return self._body(self.state.window_0, rows, x, keep_rows, logit_rows)
 

@@ -21,7 +21,8 @@ WEIGHTS = (s.Weight("embed", "float32", (VOCAB, WIDTH)), s.Weight("head", "float
            s.Weight("norm", "float32", (WIDTH,)))
 STATE = (s.State("slot_position", "int32", (SLOTS + 1,), 0, 0),
          s.State("slot_token", "int32", (SLOTS + 1,), 64, -1),
-         s.State("page_table", "int32", (SLOTS + 1, PAGES_PER_SLOT), 128, PAGES))
+         s.State("page_table", "int32", (SLOTS + 1, PAGES_PER_SLOT), 128, PAGES),
+         s.State("replay_floor", "int32", (SLOTS + 1,), 192, 0))
 BRIDGES = (s.Bridge("rows", "int32", (MAX_ROWS, 8), 0), s.Bridge("x", "float32", (MAX_ROWS, WIDTH), 512),
            s.Bridge("kept_rows", "int32", (MAX_ROWS, 8), 1536),
            s.Bridge("kept_x", "float32", (MAX_ROWS, WIDTH), 2048))
@@ -180,7 +181,7 @@ def symbolic(expr: s.Expr, symbol: str) -> s.Expr:
 def add_row_table(b: MethodBuilder, rows: int) -> s.Port:
     upload = b.io_value("upload", "int32", 5)
     b.launch("row_table", ROW_TABLE, s.In(upload), s.In(b.state(1)), s.InOut(b.state(0)), s.InOut(b.state(2)),
-             s.Out(rows))
+             s.InOut(b.state(3)), s.Out(rows))
     return s.Port("upload", upload, PAD_ROW)
 
 
@@ -234,7 +235,7 @@ def toy_plan(above: str = "eager") -> s.Plan:
     methods = (decode_method(), *split_methods())
     methods = tuple(replace(m, ladder=replace(LADDER, above=above)) if m.name == "decoder" else m for m in methods)
     arena = max(m.arena_bytes for m in methods)
-    state, bridges, io = 192, 3072, 8192
+    state, bridges, io = 256, 3072, 8192
     return s.Plan(
         1, ("aten_composites", "native_cpu"), "cpu", s.Provenance("0" * 64, {"max_model_len": 28}, "test"),
         tuple(s.Symbol(name, 1, MAX_ROWS) for name in "TERL"),

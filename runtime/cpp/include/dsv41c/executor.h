@@ -46,6 +46,19 @@ typedef struct dsv41c_step_inputs {
   int32_t reserved; /* 0 */
 } dsv41c_step_inputs;
 
+/* A prefix hit: what a slot continues behind. The pages hold the entries of the positions below prefix_length; slots
+ * may share those that the prefix fills. One that it ends inside is the slot's own copy, which the caller has made. */
+typedef struct dsv41c_resume_inputs {
+  int32_t slot;
+  int32_t reserved;      /* 0 */
+  int64_t prefix_length; /* even */
+  const int32_t*
+      tokens; /* the last ids in front of the first replayed row, as many as a row looks back at; -1: image */
+  int64_t num_tokens;
+  const int32_t* pages; /* in order */
+  int64_t num_pages;
+} dsv41c_resume_inputs;
+
 /* One method run of one step. */
 typedef struct dsv41c_record {
   char method[32];
@@ -66,6 +79,11 @@ DSV41C_API void dsv41c_close(dsv41c_executor* executor);
 /* Checks all inputs before it touches state. On a CUDA target it returns once the work is on the device's stream, under
  * checks once it is in a queue; the inputs may then be changed. A failure may be that of an earlier step. */
 DSV41C_API int32_t dsv41c_step(dsv41c_executor* executor, const dsv41c_step_inputs* inputs, dsv41c_error* error);
+
+/* Places a slot behind a prefix hit, in order with the steps, without waiting for them. The rows of the last window of
+ * the prefix then run again: the first one carries HIT (32), all below prefix_length REPLAY (16), and store nothing
+ * that the pages hold. Checks all inputs before it touches state. */
+DSV41C_API int32_t dsv41c_resume(dsv41c_executor* executor, const dsv41c_resume_inputs* inputs, dsv41c_error* error);
 
 /* Drafts behind the newest token of each slot, which no step holds yet: upload [num_groups, 5] with SLOT, TOKEN (-1:
  * the one that the slot's last step chose) and OFFSET 0, FLAGS 0, PAGE -1. The outputs draft_tokens and confidence

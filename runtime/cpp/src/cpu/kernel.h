@@ -123,6 +123,6 @@ inline float e4m3_to_float(uint8_t code) {
 
 // Row table columns (see RowColumn in compiler/ops/rows.py).
 enum RowColumn { SLOT, POSITION, BASE, FIRST_ROW, COUNT, TOKEN, FLOOR, FLAGS, NUM_ROW_COLUMNS };
-enum RowFlag { START = 1, IMAGE = 2, PAD = 4, FLOOR_HERE = 8 };
+enum RowFlag { START = 1, IMAGE = 2, PAD = 4, FLOOR_HERE = 8, REPLAY = 16, HIT = 32 };
 
 }  // namespace dsv41c::cpu

@@ -25,6 +25,9 @@ struct Row {
   }
   bool pad() const { return columns[FLAGS] & PAD; }
   bool image() const { return columns[FLAGS] & IMAGE; }
+  bool replayed() const { return columns[FLAGS] & REPLAY; }
+  // Whether the row stores no entry: a pad, or one whose entries a prefix hit holds already.
+  bool stores_none() const { return columns[FLAGS] & (PAD | REPLAY); }
   // Whether the row is among the last n of its slot in this table, when it stands at `index`.
   bool among_last(int64_t n, int64_t index) const { return index >= int64_t{columns[FIRST_ROW]} + columns[COUNT] - n; }
 };

@@ -7,7 +7,8 @@ namespace {
 
 enum UploadColumn { U_SLOT, U_OFFSET, U_TOKEN, U_FLAGS, U_PAGE, NUM_UPLOAD_COLUMNS };
 
-// upload [T,5], slot_token [S+1], slot_position [S+1] (written), page_table [S+1,pages] (written) -> rows [T,8]
+// upload [T,5], slot_token [S+1], slot_position [S+1] (written), page_table [S+1,pages] (written), replay_floor [S+1]
+// (written) -> rows [T,8]
 class RowTable final : public Kernel {
  public:
   explicit RowTable(const Attributes& a) : block_size_(a.integer("block_size")) {}
@@ -20,7 +21,9 @@ class RowTable final : public Kernel {
     require_size(c.tensors[2], "slot_position", 0, c.tensors[1].sizes[0]);
     require(c.tensors.at(3), "page_table", {DSV41C_INT32}, 2);
     require_size(c.tensors[3], "page_table", 0, c.tensors[1].sizes[0]);
-    require_rows(c.tensors.at(4), c.tensors[0].sizes[0]);
+    require(c.tensors.at(4), "replay_floor", {DSV41C_INT32}, 1);
+    require_size(c.tensors[4], "replay_floor", 0, c.tensors[1].sizes[0]);
+    require_rows(c.tensors.at(5), c.tensors[0].sizes[0]);
     if (block_size_ < 1)
       throw std::invalid_argument("block_size " + std::to_string(block_size_) + ", needed at least 1");
   }
@@ -51,20 +54,24 @@ class RowTable final : public Kernel {
     const bool fresh =
         head[U_FLAGS] & START || *position < 0 || *position > std::numeric_limits<int32_t>::max() - count;
     const int32_t base = fresh ? 0 : *position;
+    int32_t* held_floor = data<int32_t>(c.tensors[4]) + slot;
+    const int32_t floor = base == 0 || head[U_FLAGS] & HIT ? base : *held_floor;
     for (int64_t i = first; i < end; ++i) {
       const int32_t* u = upload(c, i);
-      int32_t* out = data<int32_t>(c.tensors[4]) + i * NUM_ROW_COLUMNS;
+      int32_t* out = data<int32_t>(c.tensors[5]) + i * NUM_ROW_COLUMNS;
       out[SLOT] = u[U_SLOT];
       out[POSITION] = base + static_cast<int32_t>(i - first);
       out[BASE] = base;
       out[FIRST_ROW] = static_cast<int32_t>(first);
       out[COUNT] = count;
       out[TOKEN] = u[U_TOKEN] >= 0 ? u[U_TOKEN] : data<int32_t>(c.tensors[1])[slot];
-      out[FLOOR] = 0;
+      out[FLOOR] = floor;
       out[FLAGS] = u[U_FLAGS];
       map_page(c, slot, out[POSITION], u);
     }
-    if (!(head[U_FLAGS] & PAD)) *position = base + count;
+    if (head[U_FLAGS] & PAD) return;
+    *position = base + count;
+    *held_floor = floor;
   }
 
   void map_page(const Call& c, int64_t slot, int64_t position, const int32_t* u) const noexcept {

@@ -1,4 +1,5 @@
-// Writes of per-slot rings and paged pools. Pad rows never write; no position is written twice in a launch.
+// Writes of per-slot rings and paged pools. Pad rows never write, replayed ones only to windows; no position is written
+// twice in a launch.
 #include <cmath>
 
 #include "row_view.h"
@@ -70,7 +71,7 @@ class CompressPairs final : public Kernel {
     const float *kv1 = data<float>(c.tensors[0]) + i * width, *gate1 = data<float>(c.tensors[1]) + i * width;
     T* out = data<T>(c.tensors[4]) + i * width;
     const Row row = row_at(c.tensors[2], i);
-    if (row[POSITION] % 2 == 0 || !row.stands_at(i, c.tensors[2].sizes[0])) {
+    if (row[POSITION] % 2 == 0 || row.replayed() || !row.stands_at(i, c.tensors[2].sizes[0])) {
       for (int64_t d = 0; d < width; ++d) out[d] = from_float<T>(0.0f);
       return;
     }
@@ -87,7 +88,8 @@ class CompressPairs final : public Kernel {
   static void commit(const Call& c, int64_t i) noexcept {
     const int64_t width = c.tensors[0].sizes[1];
     const Row row = row_at(c.tensors[2], i);
-    if (row.pad() || !row.stands_at(i, c.tensors[2].sizes[0]) || !row.among_last(c.tensors[3].sizes[1], i)) return;
+    if (row.stores_none() || !row.stands_at(i, c.tensors[2].sizes[0]) || !row.among_last(c.tensors[3].sizes[1], i))
+      return;
     float* to = saved(c, row, row[POSITION]);
     std::memcpy(to, data<float>(c.tensors[0]) + i * width, width * 4);
     std::memcpy(to + width, data<float>(c.tensors[1]) + i * width, width * 4);
@@ -123,7 +125,7 @@ class EntryStore final : public Kernel {
     for (int64_t i = 0; i < c.tensors[0].sizes[0]; ++i) {
       const Row row = row_at(c.tensors[1], i);
       const int64_t j = row[POSITION] / ratio_;
-      if (row.pad() || (row[POSITION] + 1) % ratio_ != 0 || pool.page(row[SLOT], j) == pool.trash()) continue;
+      if (row.stores_none() || (row[POSITION] + 1) % ratio_ != 0 || pool.page(row[SLOT], j) == pool.trash()) continue;
       std::memcpy(pool.entry<T>(row[SLOT], j), data<T>(c.tensors[0]) + i * width, width * sizeof(T));
     }
   }

@@ -43,7 +43,7 @@ class CudaBackend final : public Backend {
   void* read_output(const std::string& name, const dsv41c_tensor& tensor) override;
   void* read_state(int64_t index) override;
   void write_state(int64_t index, const void* data) override;
-  void write_state_part(int64_t index, int64_t first, int64_t count, const void* data) override;
+  void write_state_parts(std::span<const StatePart> parts) override;
 
   nlohmann::ordered_json report() const override;
   std::string graph_bench(std::span<const std::unique_ptr<LoadedMethod>> methods, int32_t replays) override;

@@ -93,22 +93,32 @@ void CudaBackend::write_state(int64_t index, const void* data) {
   mirror_.write(state.name, data);
 }
 
-// Through the ring, a turn of its own for each piece that fits one: no turn of a step waits for more than its own.
-void CudaBackend::write_state_part(int64_t index, int64_t first, int64_t count, const void* data) {
-  const State& state = plan().state[static_cast<size_t>(index)];
-  const int64_t item = item_bytes(state.dtype), bytes = count * item;
-  const auto to = reinterpret_cast<Address>(regions_.state + state.offset + first * item);
+// Through the ring, all parts in one turn where they fit: a second one might wait for the step before.
+void CudaBackend::write_state_parts(std::span<const StatePart> parts) {
   UploadRing& ring = *resources_->ring;
-  for (int64_t done = 0; done < bytes;) {
-    const int64_t piece = std::min(bytes - done, ring.slot_bytes());
-    ring.next(driver_);
-    std::memcpy(ring.slot(), static_cast<const uint8_t*>(data) + done, static_cast<size_t>(piece));
-    driver_.call(driver_.copy_in_async, to + static_cast<Address>(done), static_cast<const void*>(ring.slot()),
-                 static_cast<size_t>(piece), stream());
-    ring.sent(driver_, stream());
-    done += piece;
+  int64_t used = ring.slot_bytes();
+  bool has_turn = false;
+  for (const StatePart& part : parts) {
+    const State& state = plan().state[static_cast<size_t>(part.index)];
+    const int64_t item = item_bytes(state.dtype), bytes = part.count * item;
+    const auto to = reinterpret_cast<Address>(regions_.state + state.offset + part.first * item);
+    for (int64_t done = 0; done < bytes;) {
+      if (used == ring.slot_bytes()) {
+        if (has_turn) ring.sent(driver_, stream());
+        ring.next(driver_);
+        has_turn = true;
+        used = 0;
+      }
+      const int64_t piece = std::min(bytes - done, ring.slot_bytes() - used);
+      std::memcpy(ring.slot() + used, static_cast<const uint8_t*>(part.data) + done, static_cast<size_t>(piece));
+      driver_.call(driver_.copy_in_async, to + static_cast<Address>(done), static_cast<const void*>(ring.slot() + used),
+                   static_cast<size_t>(piece), stream());
+      done += piece;
+      used += piece;
+    }
+    mirror_.write_part(state.name, part.first, part.count, part.data);
   }
-  mirror_.write_part(state.name, first, count, data);
+  if (has_turn) ring.sent(driver_, stream());
 }
 
 }  // namespace dsv41c::cuda

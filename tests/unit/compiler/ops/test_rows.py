@@ -27,12 +27,13 @@ LENGTHS = (9, 1, 14)
 PAD_UPLOAD = [NUM_SLOTS, 0, 0, RowFlag.START | RowFlag.PAD, -1]
 
 
-def fresh_state() -> tuple[Tensor, Tensor, Tensor]:
-    """slot_token, slot_position, page_table; positions hold rubbish that START must override."""
+def fresh_state() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """slot_token, slot_position, page_table, replay_floor; START must override what positions and floors hold."""
     return (
         torch.tensor([70, 71, 72, 73], dtype=torch.int32),
         torch.tensor([5, 6, 7, 8], dtype=torch.int32),
         torch.full((NUM_SLOTS + 1, PAGES), TRASH_PAGE, dtype=torch.int32),
+        torch.tensor([1, 2, 3, 4], dtype=torch.int32),
     )
 
 
@@ -54,10 +55,10 @@ def upload_of(step: Step) -> Tensor:
 @given(data=st.data())
 def test_row_table_follows_slots_over_steps(body: int, data: st.DataObject) -> None:
     call = bodies("row_table")[body]
-    tokens, positions, pages = fresh_state()
+    tokens, positions, pages, floors = fresh_state()
     done = [0] * NUM_SLOTS
     for step in data.draw(schedules(LENGTHS)):
-        rows = call(upload_of(step), tokens, positions, pages, BLOCK)
+        rows = call(upload_of(step), tokens, positions, pages, floors, BLOCK)
         want = step_rows(step)
         plain = [c for c in RowColumn if c not in (RowColumn.TOKEN, RowColumn.FLAGS)]
         assert torch.equal(rows[:, plain], want[:, plain])
@@ -73,16 +74,41 @@ def test_row_table_follows_slots_over_steps(body: int, data: st.DataObject) -> N
             PAGES - mapped
         )
     assert positions[NUM_SLOTS] == 8 and (pages[NUM_SLOTS] == TRASH_PAGE).all()
+    assert floors.tolist() == [0, 0, 0, 4], "a slot that starts has no floor, the trash slot keeps its own"
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_replay_floors_follow_slots_over_steps(data: st.DataObject) -> None:
+    """The floor is the position of the slot's newest first row of a step that was 0 or carried HIT."""
+    hits = [data.draw(st.lists(st.booleans(), min_size=n, max_size=n)) for n in LENGTHS]
+    held = [1, 2, 3, 4]
+    states = [fresh_state() for _ in range(2)]
+    for step in data.draw(schedules(LENGTHS)):
+        upload = upload_of(step)
+        for row in upload:
+            slot, offset, token, flags, _ = row.tolist()
+            if slot < NUM_SLOTS and hits[slot][token - 10 * slot]:
+                row[3] |= RowFlag.HIT
+            if slot < NUM_SLOTS and offset == 0 and (flags & RowFlag.START or row[3] & RowFlag.HIT):
+                held[slot] = token - 10 * slot
+        want = [0 if slot == NUM_SLOTS else held[slot] for slot in upload[:, 0].tolist()]
+        for call, (tokens, positions, pages, floors) in zip(bodies("row_table"), states, strict=True):
+            rows = call(upload, tokens, positions, pages, floors, BLOCK)
+            assert rows[:, RowColumn.FLOOR].tolist() == want
+            assert floors.tolist() == held
+            kept = bodies("take_row_table")[0](rows, torch.arange(len(rows)).int(), NUM_SLOTS, "suffix")
+            assert kept[:, RowColumn.FLOOR].tolist() == want
 
 
 @pytest.mark.parametrize("body", [0, 1], ids=["native", "reference"])
 def test_row_table_takes_the_token_of_the_device(body: int) -> None:
-    tokens, positions, pages = fresh_state()
+    tokens, positions, pages, floors = fresh_state()
     upload = torch.tensor([[2, 0, -1, 0, -1], [0, 0, -1, RowFlag.IMAGE, 3], PAD_UPLOAD], dtype=torch.int32)
-    rows = bodies("row_table")[body](upload, tokens, positions, pages, BLOCK)
+    rows = bodies("row_table")[body](upload, tokens, positions, pages, floors, BLOCK)
     assert rows.tolist() == [
-        [2, 7, 7, 0, 1, 72, 0, 0],
-        [0, 5, 5, 1, 1, 70, 0, RowFlag.IMAGE],
+        [2, 7, 7, 0, 1, 72, 3, 0],
+        [0, 5, 5, 1, 1, 70, 1, RowFlag.IMAGE],
         [NUM_SLOTS, 0, 0, 2, 1, 0, 0, RowFlag.START | RowFlag.PAD],
     ]
     assert positions.tolist() == [6, 6, 8, 8] and pages[0, 1] == 3
@@ -90,10 +116,10 @@ def test_row_table_takes_the_token_of_the_device(body: int) -> None:
 
 @pytest.mark.parametrize("body", [0, 1], ids=["native", "reference"])
 def test_a_page_past_the_table_is_not_mapped(body: int) -> None:
-    tokens, positions, pages = fresh_state()
+    tokens, positions, pages, floors = fresh_state()
     positions[1] = PAGES * BLOCK
     bodies("row_table")[body](
-        torch.tensor([[1, 0, 4, 0, 2]], dtype=torch.int32), tokens, positions, pages, BLOCK
+        torch.tensor([[1, 0, 4, 0, 2]], dtype=torch.int32), tokens, positions, pages, floors, BLOCK
     )
     assert (pages == TRASH_PAGE).all()
 

@@ -154,6 +154,34 @@ def test_short_prompts_then_decode_store_every_complete_group(prompt: int, ratio
 
 
 @BODIES
+@pytest.mark.parametrize("ratio", [1, 2])
+def test_replayed_rows_reach_windows_only(body: int, ratio: int) -> None:
+    """They read no partner either: the pair ring of a placed slot holds an earlier request's."""
+    store, compress, commit = (bodies(op)[body] for op in ("entry_store", "compress_pairs", "window_commit"))
+    table, pool, pair = page_table(), torch.full((NUM_SLOTS * PAGES + 1, BLOCK // ratio, WIDTH), -7.0), pairs()
+    window, before = rings(RING), pairs()
+    kv, gate = normal(1, 8, WIDTH), normal(2, 8, WIDTH)
+    rows = step_rows((Chunk(1, 3, 8),))
+    rows[:5, RowColumn.FLAGS] = RowFlag.REPLAY  # positions 3 to 7; 8 to 10 are new
+    latent = compress(kv, gate, rows, pair, torch.float32)
+    assert (latent[:5] == 0).all() and latent.isfinite().all() and (latent[6] != 0).all()
+    assert_same_bits(pair[[0, 2, 3]], before[[0, 2, 3]], "pairs of others")
+    for t in (8, 9, 10):
+        assert_same_bits(pair[1, t % PAIR_RING], torch.stack((kv[t - 3], gate[t - 3])), f"pair {t}")
+    store(kv, rows, table, pool, ratio)
+    stored = [j for j in range(BLOCK * PAGES // ratio)
+              if (pool[table[1, j * ratio // BLOCK], j % (BLOCK // ratio)] != -7.0).all()]
+    assert stored == ([8, 9, 10] if ratio == 1 else [4]) and int((pool != -7.0).all(-1).sum()) == len(stored)
+    commit(kv, rows, window)
+    assert_same_bits(window[1, 5 % RING], kv[2], "window of a replayed row")
+    only = rows[:5].clone()
+    only[:, RowColumn.COUNT] = 5
+    before = pair.clone()
+    compress(kv[:5], gate[:5], only, pair, torch.float32)
+    assert_same_bits(pair, before, "pairs behind replayed rows alone")
+
+
+@BODIES
 def test_unmapped_pages_and_pads_write_nothing(body: int) -> None:
     table = torch.full((NUM_SLOTS + 1, PAGES), 2, dtype=torch.int32)
     pool = torch.full((3, BLOCK, WIDTH), -7.0)

@@ -21,8 +21,13 @@ WEIGHT = np.arange(1, COLUMNS + 1, dtype=np.float32)
 STATE = (s.State("slot_position", "int32", (SLOTS + 1,), 0, 0), s.State("slot_token", "int32", (SLOTS + 1,), 64, -1),
          s.State("page_table", "int32", (SLOTS + 1, PAGES_PER_SLOT), 128, PAGES),
          s.State("counter", "int32", (4,), 192, 5), s.State("wide", "int64", (3,), 256, -7),
-         s.State("half", "bfloat16", (5,), 320, 3), s.State("byte", "uint8", (3,), 384, 9))
+         s.State("half", "bfloat16", (5,), 320, 3), s.State("byte", "uint8", (3,), 384, 9),
+         s.State("replay_floor", "int32", (SLOTS + 1,), 448, 0),
+         s.State("token_ring", "int32", (SLOTS + 1, 3), 512, -1))
 POSITION, TOKEN, PAGE_TABLE, COUNTER = range(4)
+TOKEN_RING = 8
+ATTRIBUTES: dict[str, dict[str, s.Attribute]] = {"row_table": {"block_size": BLOCK},
+                                                 "window_attention": {"window_size": 8}}
 LADDER = s.Ladder("explicit", "eager", 0, 0, 0)
 ROWS_INT = s.Int32Param("rows")
 LETTERS = {s.TensorParam: "p", s.ScratchParam: "p", s.Int32Param: "i", s.Int64Param: "l", s.FloatParam: "f",
@@ -138,7 +143,7 @@ class CudaPlan:
                           tuple(self.values), tuple(self.steps), self.arena, LADDER)
         kernels = self._kernels()
         features = tuple(sorted({FEATURE_OF_BODY[type(kernel.body)] for kernel in kernels}))
-        memory = s.Memory(448, 0, self.io, self.arena, 448 + self.io + self.arena)
+        memory = s.Memory(576, 0, self.io, self.arena, 576 + self.io + self.arena)
         return s.Plan(1, features, self.target, s.Provenance("0" * 64, {"max_model_len": 28}, "test"),
                       (s.Symbol("T", 1, MAX_ROWS),), memory, (s.Weight("head", "float32", (COLUMNS,)),), STATE, (),
                       kernels, (method,), (s.Flow("decode", ("decode",), "all_rows_output"),), ())
@@ -147,12 +152,11 @@ class CudaPlan:
         digest = hashlib.sha256(self.cubin()).hexdigest()
         kernels = []
         for name, body, scratch_bytes in self.kernels:
-            attributes: dict[str, s.Attribute] = {"block_size": BLOCK} if name == "row_table" else {}
             if not isinstance(body, (s.CompositeBody, s.SequenceBody)):
                 body = s.CudaBody(tuple(
                     s.CudaLaunch(digest, b.symbol, b.params, b.grid, b.block, b.shared) if isinstance(b, Start) else b
                     for b in body))
-            kernels.append(s.Kernel(f"dsv41c::{name}", attributes, body, scratch_bytes))
+            kernels.append(s.Kernel(f"dsv41c::{name}", ATTRIBUTES.get(name, {}), body, scratch_bytes))
         return tuple(kernels)
 
 

@@ -89,7 +89,7 @@ def split_toy() -> tuple[CudaPlan, s.Plan]:
 
 def _plan(table: CudaPlan, methods: tuple[s.Method, ...]) -> s.Plan:
     kernels = table._kernels()
-    memory = s.Memory(448, 128, IO_BYTES, 64, 448 + 128 + IO_BYTES + 64)
+    memory = s.Memory(576, 128, IO_BYTES, 64, 576 + 128 + IO_BYTES + 64)
     return s.Plan(1, ("cuda_cubin",), table.target, s.Provenance("0" * 64, {"max_model_len": 28}, "test"),
                   tuple(s.Symbol(m.symbol, 1, MAX_ROWS) for m in methods), memory,
                   (s.Weight("head", "float32", (COLUMNS,)),), STATE, BRIDGES, kernels, methods,
