@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsv41c.runtime.draft_schedule import ConfidenceSchedule, static_schedule
@@ -33,6 +33,7 @@ def rate(widths: tuple[int, ...], chances: np.ndarray, rungs: tuple[int, ...]) -
     return (count + expected) / step_ns(rungs, "eager", count + sum(widths), costs_of(LADDER))
 
 
+@settings(deadline=None)
 @given(values=CONFIDENCE, rungs=RUNGS, spare=st.integers(0, 12), data=st.data())
 def test_no_choice_of_widths_is_better(values: list[list[float]], rungs: tuple[int, ...], spare: int,
                                        data: st.DataObject) -> None:

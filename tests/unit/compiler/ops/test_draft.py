@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsv41c.compiler.ops.catalog import OPS
@@ -90,6 +90,7 @@ def test_sigmoid_of_a_row_does_not_depend_on_the_others() -> None:
     assert OP.sigmoid(x[:0]).shape == (0, 1)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_the_native_bodies_are_their_references(data: st.DataObject) -> None:
     """Rows to the bit; an exponential may differ in its last one."""
