@@ -36,6 +36,12 @@ class FakeRuntime:
         if upload == "fails":
             raise ValueError("a launch failed")
 
+    def draft(self, upload: Any, eager: bool) -> None:
+        self.step(upload, None, None, eager)
+
+    def rollback(self, slots: Any, lengths: Any) -> tuple[Any, Any]:
+        return slots, lengths
+
     def num_records(self) -> int:
         return len(self._records)
 
@@ -60,6 +66,19 @@ def test_runs_of_a_step_lie_one_behind_another_and_end_with_it() -> None:
     assert [(run.step, run.record.method, round(run.begin_us)) for run in log.runs] == [
         (0, "encoder", 100), (0, "decoder", 700), (1, "decode", 1900)]
     assert log.output("tokens") == "tokens"
+
+
+def test_drafts_count_for_the_step_that_verifies_them() -> None:
+    runtime = FakeRuntime([[record("decode", 1)], [record("draft", 2)], [record("decode", 3)], [record("draft", 4)]])
+    log = StepLog(runtime, lambda: runtime.now)  # type: ignore[arg-type]
+    log.step("", None, None)
+    log.draft("")
+    log.step("", None, None)
+    with pytest.raises(ValueError, match="a launch failed"):
+        log.draft("fails")
+    assert [(run.step, run.record.method) for run in log.runs] == [
+        (0, "decode"), (1, "draft"), (1, "decode"), (2, "draft")]
+    assert log.rollback([1], [2]) == ([1], [2])
 
 
 def test_a_step_that_fails_leaves_what_ran_before() -> None:
