@@ -80,3 +80,12 @@ def test_memory_is_planned_without_kernels(tiny_checkpoint: Path, sm_90a: Path) 
     assert memory_by_class(planned) == memory_by_class(plan)
     assert memory_by_class(plan)["graphs"] > 0
     assert [m.arena_bytes for m in planned.methods] == [m.arena_bytes for m in plan.methods]
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_drafts_need_no_composite(tiny_checkpoint: Path, target: str) -> None:
+    options = CompileOptions(target=target, draft_len=3, **SMALL)
+    fused = fuse(CheckpointView.open(tiny_checkpoint, draft=True), options, lambda _: None)
+    plan = Planner(fused).plan(SMALL["max_model_len"], SMALL["max_num_batched_tokens"])
+    assert plan.required_features == ("cuda_cubin", "kernel_sequences")
+    assert [m.name for m in plan.methods] == ["decode", "encoder", "decoder", "head", "draft"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.eager import EagerModel, request_rows
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.weights import load_weights, weight_recipes
+from tests.laws.live_caches import live_caches
 
 LENGTH, PROMPT = 30, 12
 
@@ -55,24 +57,11 @@ class _Run:
         return ahead if kind == "right" else [(t + 1) % 95 for t in ahead]
 
     def live_caches(self, slot: int, length: int) -> dict[str, np.ndarray]:
-        """What a further step may read of a slot that has `length` tokens, ordered by position."""
-        state, config, found = self.model.state, self.view.config, {}
-        pages = slot * self.options.pages_per_slot
-        for name, tensor in state.items():
-            values = tensor.view(dtype=tensor.dtype).float().numpy() if tensor.is_floating_point() else tensor.numpy()
-            if name.startswith(("window", "draft_window")):
-                positions = np.arange(max(0, length - config.sliding_window), length)
-                found[name] = values[slot][positions % values.shape[1]]
-            elif name.startswith("pair") and length % 2:
-                found[name] = values[slot][(length - 1) % values.shape[1]]
-            elif name.startswith(("compressed", "index_key")):
-                entries = length * values.shape[1] // self.options.block_size
-                pool = values[pages : pages + self.options.pages_per_slot].reshape(-1, values.shape[2])
-                found[name] = pool[:entries]
-            elif name == "token_ring":
-                positions = np.arange(max(0, length - config.engram_max_ngram_size + 1), length)
-                found[name] = values[slot][positions % values.shape[1]]
-        return found
+        def read(name: str) -> np.ndarray:
+            tensor = self.model.state[name]
+            return (tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor).numpy()
+
+        return live_caches(read, list(self.model.state), self.view.config, self.options, slot, length)
 
 
 @pytest.fixture(scope="module", params=[("float32", "off"), ("bfloat16", "fake")], ids="-".join)

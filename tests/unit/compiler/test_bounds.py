@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv41c.compiler.bounds import suffix_bound
+from dsv41c.compiler.bounds import method_bounds, suffix_bound
+from dsv41c.compiler.options import CompileOptions
 from dsv41c.runtime.plan.errors import Dsv41cError
 
 LIMITS = st.tuples(st.integers(1, 9000), st.integers(1, 600), st.none() | st.integers(1, 600), st.integers(0, 7))
@@ -48,3 +51,15 @@ def test_it_never_falls_as_a_limit_grows(limits: tuple[int, int, int | None, int
 def test_no_count_is_an_error(limits: tuple[int, int, int | None, int]) -> None:
     with pytest.raises(Dsv41cError, match="DSV41C-E0402"):
         suffix_bound(*limits)
+
+
+@pytest.mark.parametrize(("values", "bounds"), [
+    ({}, {"decode": 16, "encoder": 512, "decoder": 512, "head": 16}),
+    ({"draft_len": 3}, {"decode": 64, "encoder": 512, "decoder": 512, "head": 64, "draft": 16}),
+    ({"draft_len": 3, "max_num_batched_tokens": 40},
+     {"decode": 40, "encoder": 40, "decoder": 40, "head": 40, "draft": 16}),
+    ({"draft_len": 3, "suffix_mode": "compact", "suffix_keep_tokens": 12},
+     {"decode": 64, "encoder": 512, "decoder": 192, "head": 64, "draft": 16}),
+])
+def test_a_request_that_verifies_has_a_row_for_each_draft(values: dict[str, Any], bounds: dict[str, int]) -> None:
+    assert method_bounds(CompileOptions(**values)) == bounds

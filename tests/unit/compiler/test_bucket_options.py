@@ -50,6 +50,9 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "too many graphs": ({"max_graphs": 5000}, "--max-graphs", "pass 4096"),
     "size above the bound": ({"histogram": ("decode=1:4,17:1",)}, "--histogram decode",
                              "measure with the bounds that are compiled"),
+    "draft without drafts": ({"buckets": ("draft=1",)}, "--buckets", "add --draft-len"),
+    "measured draft without drafts": ({"histogram": ("draft=1:1",)}, "--histogram", "add --draft-len"),
+    "draft above the slots": ({"draft_len": 2, "buckets": ("draft=1,17",)}, "--buckets draft", "write draft=1,16"),
     "negative count": ({"histogram": ("decode=1:-4",)}, "--histogram decode", "correct the file"),
 }
 

@@ -29,7 +29,7 @@ def test_the_digest_sees_every_field() -> None:
                                "without": ("merge_equal_calls",), "breaks": ("linear",), "plan_only": True,
                                "weights": "map", "suffix_mode": "mask", "suffix_keep_tokens": 9,
                                "bucket_policy": "step", "buckets": ("decode=1,2",), "bucket_step": 64,
-                               "histogram": ("decode=1:10",), "max_graphs": 40}
+                               "histogram": ("decode=1:10",), "max_graphs": 40, "draft_len": 2}
     assert set(changed) == {field.name for field in dataclasses.fields(base)}
     digests = {CompileOptions(**{name: value}).digest() for name, value in changed.items()}
     assert len(digests | {base.digest()}) == len(changed) + 1
@@ -41,6 +41,8 @@ def test_the_digest_sees_every_field() -> None:
     ({"max_num_seqs": 0}, "--max-num-seqs"), ({"max_num_batched_tokens": 3}, "--max-num-batched-tokens"),
     ({"max_num_batched_tokens": 70_000}, "--max-num-batched-tokens"), ({"block_size": 3}, "--block-size"),
     ({"block_size": 0}, "--block-size"), ({"fallback": ("rotary",)}, "--fallback"),
+    ({"draft_len": 4}, "--draft-len"), ({"draft_len": -1}, "--draft-len"),
+    ({"suffix_keep_tokens": 9}, "--suffix-keep-tokens"),
 ])
 def test_bad_values_name_the_option_and_what_is_legal(values: dict[str, Any], option: str) -> None:
     with pytest.raises(Dsv41cError, match="DSV41C-E0901") as caught:
@@ -50,3 +52,34 @@ def test_bad_values_name_the_option_and_what_is_legal(values: dict[str, Any], op
 
 def test_defaults_are_resolved_against_the_model() -> None:
     assert CompileOptions().resolved(tiny()).max_model_len == 4096
+
+
+def test_a_draft_length_beyond_the_block_says_both_numbers() -> None:
+    with pytest.raises(Dsv41cError, match="DSV41C-E0901") as caught:
+        CompileOptions(draft_len=4).resolved(tiny())
+    assert (caught.value.found, caught.value.needed) == ("4", "0 to 3 (dspark_block_size)")
+
+
+def test_a_model_without_draft_layers_has_no_drafts() -> None:
+    plain = dataclasses.replace(tiny(), num_nextn_predict_layers=0)
+    with pytest.raises(Dsv41cError, match="DSV41C-E0901") as caught:
+        CompileOptions(draft_len=1).resolved(plain)
+    assert "no draft layers" in caught.value.needed
+
+
+@pytest.mark.parametrize(("draft_len", "backtrack"), [(0, 0), (1, 2), (3, 4)])
+def test_the_least_kept_rows_are_a_window_and_what_can_be_forgotten(draft_len: int, backtrack: int) -> None:
+    least = tiny().sliding_window + backtrack
+    options = CompileOptions(suffix_mode="compact", draft_len=draft_len)
+    assert options.resolved(tiny()).suffix_keep_tokens == tiny().sliding_window + 12
+    assert dataclasses.replace(options, suffix_keep_tokens=least).resolved(tiny()).backtrack == backtrack
+    with pytest.raises(Dsv41cError, match="DSV41C-E0901") as caught:
+        dataclasses.replace(options, suffix_keep_tokens=least - 1).resolved(tiny())
+    assert caught.value.needed.startswith(f"at least {least}: {tiny().sliding_window} rows of a window")
+    assert f"{backtrack} of backtracking" in caught.value.needed
+
+
+def test_the_default_of_kept_rows_grows_with_a_long_block() -> None:
+    model = dataclasses.replace(tiny(), dspark_block_size=20)
+    options = CompileOptions(suffix_mode="compact", draft_len=20).resolved(model)
+    assert options.suffix_keep_tokens == model.sliding_window + 21

@@ -189,7 +189,7 @@ def test_inspect_text_names_every_method(artifact: Path) -> None:
 def test_run_json(artifact: Path) -> None:
     ended = dsv41c("run", artifact, "--prompt-ids", "5, 6,7", "--max-new-tokens", "4", "--ignore-eos", "--json")
     assert ended.code == 0, ended.err
-    assert set(ended.json) == {"schema_version", "requests", "steps", "load"}
+    assert set(ended.json) == {"schema_version", "requests", "steps", "load", "speculation"}
     (request,) = ended.json["requests"]
     assert request["prompt_ids"] == [5, 6, 7]
     assert len(request["tokens"]) == 4

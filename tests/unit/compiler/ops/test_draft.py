@@ -6,6 +6,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dsv41c.compiler.ops.catalog import OPS
 from dsv41c.compiler.ops.rows import RowFlag, read_rows
@@ -86,3 +88,17 @@ def test_sigmoid_of_a_row_does_not_depend_on_the_others() -> None:
     assert_fake_matches(OPS["sigmoid"].fake, OP.sigmoid, x)
     assert_row_invariant(OP.sigmoid, [x])
     assert OP.sigmoid(x[:0]).shape == (0, 1)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_the_native_bodies_are_their_references(data: st.DataObject) -> None:
+    """Rows to the bit; an exponential may differ in its last one."""
+    slots = data.draw(st.integers(1, 4))
+    rows = data.draw(st.lists(st.tuples(st.integers(0, slots), st.integers(-1, 95)), min_size=1, max_size=5))
+    upload = torch.tensor([[slot, 0, token, 0, -1] for slot, token in rows], dtype=torch.int32)
+    state = (torch.arange(slots + 1, dtype=torch.int32) + 40, torch.arange(slots + 1, dtype=torch.int32) * 7)
+    given_ = (upload, *state, BLOCK, NOISE)
+    assert_same_bits(OP.draft_row_table(*given_), OPS["draft_row_table"].reference(*given_), "rows")
+    x = torch.tensor(data.draw(st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=9))).view(-1, 1)
+    torch.testing.assert_close(OP.sigmoid(x), OPS["sigmoid"].reference(x), rtol=3e-7, atol=0)

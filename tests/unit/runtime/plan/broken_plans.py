@@ -138,6 +138,7 @@ BROKEN: dict[str, tuple[str, Callable[[Any], object]]] = {
     "flow requirement": ("unknown requirement", set_path("flows", 0, "requires", "luck")),
     "empty flow": ("empty flow", set_path("flows", 0, "methods", [])),
     "flow of unknown method": ("unknown method", set_path("flows", 0, "methods", ["draft"])),
+    "groups beside rows": ("groups beside rows in a flow", set_path("methods", ENCODER, "axis", "groups")),
     "method twice in a flow": ("method twice in a flow",
                                set_path("flows", 0, "methods", ["encoder", "encoder"])),
     # values
