@@ -22,7 +22,7 @@ Int32 = npt.NDArray[np.int32]
 @dataclass(eq=False)  # two requests are never the same one
 class ActiveRequest:
     """A request in a slot. `position` counts the rows that the slot's state already holds; `drafts` are guesses of what
-    follows the newest token, for the next step to verify; `holds_newest`: the device knows that token too."""
+    follows the newest token, for the next step to verify; `holds_newest`: the device knows that token as well."""
 
     request: Request
     index: int
@@ -30,7 +30,7 @@ class ActiveRequest:
     position: int = 0
     tokens: list[int] = field(default_factory=list)
     drafts: list[int] = field(default_factory=list)
-    holds_newest: bool = False
+    holds_newest: bool = True
     logits: list[npt.NDArray[np.float32]] = field(default_factory=list)
 
     @property
