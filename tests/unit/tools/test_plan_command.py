@@ -178,6 +178,7 @@ def test_every_option_that_differs_is_printed() -> None:
     ("--bucket-policy", "histogram", "--break", "mega_moe"),
     ("--bucket-policy", "explicit", "--buckets", "encoder=1,3", "--max-eager-rows", "5"),
     ("--bucket-policy", "explicit", "--buckets", "decode=1,3", "--without", "mega_moe"),
+    ("--draft-len", "2"),
 ])
 def test_the_printed_command_plans_the_same(tiny_checkpoint: Path, tmp_path: Path, command: Command,
                                             arguments: tuple[str, ...]) -> None:
