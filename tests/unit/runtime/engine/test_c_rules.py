@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterator
-from ctypes import POINTER, byref, c_int32, c_uint32, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, byref, c_int32, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -300,3 +300,21 @@ def test_every_bad_field_is_refused_by_name(table: CTable, engine: c_void_p, fie
 
 def test_a_missing_callback_is_refused(table: CTable, engine: c_void_p) -> None:
     assert failure(table.generate, engine, byref(params_of([1])), EventFunction(), None, None).code == "INVALID_ARG"
+
+
+def test_the_log_says_what_the_engine_does(table: CTable, artifact: c_void_p) -> None:
+    """Its limits at first, then each preemption."""
+    lines: list[tuple[int, str]] = []
+    log = CFUNCTYPE(None, c_void_p, c_int32, c_void_p, ctypes.c_size_t)(
+        lambda user, level, text, length: lines.append((level, ctypes.string_at(text, length).decode())))
+    options = EngineOptions(struct_size=ctypes.sizeof(EngineOptions), kv_pages=7, flags=1,
+                            log=ctypes.cast(log, c_void_p))
+    engine, seen = table.made("engine_create", artifact, byref(options)), [Seen(), Seen()]
+    for i, one in enumerate(seen):
+        params = params_of(prompt_of(37, i), max_new_tokens=24, flags=1)
+        table.generate(engine, byref(params), one.function, None, None)
+    table.engine_pause(engine, 0)
+    assert all(one.ended.wait(30) and len(one.tokens) == 24 for one in seen)
+    table.engine_close(engine, 1000)
+    assert lines == [(2, "engine: 32 slots, 7 pages of 16 tokens, steps of at most 64 rows"),
+                     (2, "out of pages: 1 requests wait to be computed again")]
