@@ -41,11 +41,12 @@ class ResumeInputs(ctypes.Structure):
 
 class Record(ctypes.Structure):
     _fields_ = [("method", c_char * 32), ("bucket", c_int32), ("rows", c_int32), ("pad_rows", c_int32),
-                ("eager", c_int32), ("reason", c_char * 64), ("us", c_double)]
+                ("eager", c_int32), ("reason", c_char * 64), ("us", c_double), ("step", c_int64),
+                ("begin_us", c_double)]
 
 
 class Interface:
-    """The functions of libdsv41c with their argument types set."""
+    """The functions of libdsv41c_executor with their argument types set."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         def function(name: str, result: type | None, *arguments: type) -> Callable[..., int]:

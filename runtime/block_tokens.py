@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.plan.errors import Dsv41cError
-from dsv41c.runtime.sampling import draw_token, log_probability
+from dsv41c.runtime.sampling import draw_token, log_probabilities
 from dsv41c.runtime.step_rows import ActiveRequest, Part
 
 
@@ -84,7 +84,7 @@ def _score_prompt(rows: _Rows | None, indices: range, one: ActiveRequest) -> Non
     """The last row of a prompt scores the first new token, which is none of the prompt's."""
     assert rows is not None and rows.logits is not None
     following = one.request.prompt_ids[one.position + 1 : one.position + 1 + len(indices)]
-    one.prompt_logprobs += [log_probability(rows.logits[row], int(token))
+    one.prompt_logprobs += [float(log_probabilities(rows.logits[row])[token])
                             for row, token in zip(indices, following, strict=False)]
 
 

@@ -19,11 +19,11 @@ from dsv41c.compiler.options import CompileOptions
 from dsv41c.graphs.buckets import Chosen
 from dsv41c.runtime.generate import generate
 from dsv41c.runtime.limits import Limits
-from dsv41c.runtime.load import load
+from dsv41c.runtime.load import DecisionRecord, load
 from dsv41c.runtime.plan.codec import decode
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.requests import Request
-from dsv41c.runtime.step_log import LoggedRun, StepLog, counters
+from dsv41c.runtime.step_log import StepLog, counters
 from dsv41c.tools.bench.trace import TraceRequest
 from dsv41c.tools.bench.trace_report import AXES, axis_figures
 from dsv41c.tools.bench.trace_schedule import Schedule, arrival_steps, simulate
@@ -66,8 +66,8 @@ def run_trace_on(artifact: Path, trace: Sequence[TraceRequest], weights: Path | 
             "seconds": round(seconds, 3), "prompt_tokens": sum(one.prompt for one in trace),
             "output_tokens": sum(one.output for one in trace),
             "tokens_per_s": round(sum(one.output for one in trace) / seconds, 1),
-            **step_figures(log.runs), "counters": counters([run.record for run in log.runs]),
-            "axes": {axis: run_figures(log.runs, axis) for axis in AXES},
+            **step_figures(log.records), "counters": counters(log.records),
+            "axes": {axis: run_figures(log.records, axis) for axis in AXES},
             "simulated": {axis: axis_figures(axis, steps, chosen) for axis in AXES}}
 
 
@@ -79,23 +79,23 @@ def _check_fits(trace: Sequence[TraceRequest], limits: Limits) -> None:
                           do="cut lengths with --max-prompt and --max-output, or compile with a larger --max-model-len")
 
 
-def step_figures(runs: Sequence[LoggedRun]) -> dict[str, Any]:
+def step_figures(records: Sequence[DecisionRecord]) -> dict[str, Any]:
     """Shares of steps: of those in which no method ran eagerly, and the eager ones by cause."""
-    steps = {run.step for run in runs}
-    causes = {(run.step, run.record.cause) for run in runs if run.record.eager}
+    steps = {r.step for r in records}
+    causes = {(r.step, r.cause) for r in records if r.eager}
     eager = {step for step, _ in causes}
     return {"steps": len(steps), "steps_without_eager": len(steps) - len(eager),
             "without_eager_share": (len(steps) - len(eager)) / max(len(steps), 1),
             "eager_steps_by_reason": dict(Counter(cause for _, cause in sorted(causes)))}
 
 
-def run_figures(runs: Sequence[LoggedRun], axis: str) -> dict[str, Any]:
+def run_figures(of_all: Sequence[DecisionRecord], axis: str) -> dict[str, Any]:
     """The figures of `axis_figures`, from what ran. `us_per_step`: mean host microseconds."""
-    by_step: dict[int, list[LoggedRun]] = {}
-    for run in runs:
-        if run.record.method == axis:
-            by_step.setdefault(run.step, []).append(run)
-    records = [[run.record for run in each] for each in by_step.values()]
+    by_step: dict[int, list[DecisionRecord]] = {}
+    for record in of_all:
+        if record.method == axis:
+            by_step.setdefault(record.step, []).append(record)
+    records = list(by_step.values())
     replayed = [each for each in records if not each[0].eager]
     launched = [sum(r.bucket for r in each) for each in replayed]
     pads = [sum(r.pad_rows for r in each) for each in replayed]

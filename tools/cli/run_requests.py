@@ -1,4 +1,5 @@
-"""What `dsv41c run` does: an artifact serves the requests of the command line."""
+"""What `dsv41c run` does: an artifact serves the requests of the command line, by the engine, or by the loop in Python
+for what only that can do."""
 
 from __future__ import annotations
 
@@ -10,10 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
-    from dsv41c.runtime.step_log import LoggedRun
+    from dsv41c.runtime.limits import Limits
+    from dsv41c.runtime.load import DecisionRecord
+    from dsv41c.runtime.requests import Completion, Request
+    from dsv41c.runtime.speculation import Speculation
+    from dsv41c.runtime.step_log import StepLog
     from dsv41c.tools.cli.output_file import OutputFile
     from dsv41c.tools.cli.prompts import PromptOptions
     from dsv41c.tools.cli.run_result import Outcome
+
+OnToken = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -27,10 +34,14 @@ class Modes:
     draft_len: int
     draft_schedule: str
 
+    def fits_engine(self, requests: Sequence[Request]) -> bool:
+        """The engine has no steps without buckets, no logits of every token, no drafts and no scores of prompts."""
+        return not (self.eager or self.keep_logits or self.draft_len
+                    or any(r.arrival_step or r.prompt_logprobs for r in requests))
+
 
 def run_requests(artifact: Path, options: PromptOptions, modes: Modes) -> Outcome:
     """Prompts are checked before the artifact is loaded, so that a typing error costs nothing."""
-    from dsv41c.runtime.generate import generate
     from dsv41c.runtime.limits import Limits
     from dsv41c.runtime.load import load
     from dsv41c.runtime.requests import check_request
@@ -51,23 +62,53 @@ def run_requests(artifact: Path, options: PromptOptions, modes: Modes) -> Outcom
     runtime = load(artifact, modes.verify, weights=modes.weights,
                    memory_budget=modes.memory_budget)  # type: ignore[arg-type]
     with runtime, counter("tokens", most) as on_token:
-        log = StepLog(runtime)
-        speculation = None
+        log, speculation = StepLog(runtime), None
         if modes.draft_len:
             speculation = model_speculation(log, artifact, modes.draft_len, modes.draft_schedule, modes.eager)
         start = time.perf_counter()
         try:
-            completions = generate(log, limits, requests, eager=modes.eager, keep_logits=modes.keep_logits,
-                                   speculation=speculation, on_token=on_token)
+            if modes.fits_engine(requests):
+                completions = _run_by_engine(log, requests, on_token)
+            else:
+                completions = _run_by_loop(log, limits, requests, on_token, modes, speculation)
         finally:
             if modes.trace is not None:
-                modes.trace.write(_fill_trace(log.runs, artifact))
-        return Outcome(completions, log.runs, runtime.report(), time.perf_counter() - start, tokenizer,
+                modes.trace.write(_fill_trace(log.records, artifact))
+        return Outcome(completions, log.records, runtime.report(), time.perf_counter() - start, tokenizer,
                        None if speculation is None else speculation.counts)
 
 
-def _fill_trace(runs: Sequence[LoggedRun], artifact: Path) -> Callable[[BinaryIO], object]:
+def _run_by_engine(log: StepLog, requests: Sequence[Request], on_token: OnToken) -> list[Completion]:
+    """Of the decision records the newest 65,536 are kept. The error of a request that failed is raised."""
+    from dsv41c.runtime.requests import Completion
+    from dsv41c.runtime.sampling_params import SamplingParams
+
+    params = [SamplingParams(max_new_tokens=r.max_new_tokens, temperature=r.temperature, top_p=r.top_p, seed=r.seed,
+                             ignore_eos=r.ignore_eos) for r in requests]
+    since = log.runtime.num_records()
+    try:
+        with log.runtime.engine(max_queue=max(len(requests), 1)) as engine:
+            answers = engine.generate([r.prompt_ids for r in requests], params,
+                                      lambda index, news: [on_token(index) for _ in news.ids])
+    finally:
+        log.records += log.runtime.records(since)
+    for answer in answers:
+        if answer.error is not None:
+            raise answer.error
+    return [Completion(answer.prompt_ids, answer.tokens, answer.finish_reason, None)  # type: ignore[arg-type]
+            for answer in answers]
+
+
+def _run_by_loop(log: StepLog, limits: Limits, requests: Sequence[Request], on_token: OnToken, modes: Modes,
+                 speculation: Speculation | None) -> list[Completion]:
+    from dsv41c.runtime.generate import generate
+
+    return generate(log, limits, requests, eager=modes.eager, keep_logits=modes.keep_logits, speculation=speculation,
+                    on_token=on_token)
+
+
+def _fill_trace(records: Sequence[DecisionRecord], artifact: Path) -> Callable[[BinaryIO], object]:
     from dsv41c.runtime.step_log import chrome_trace
 
-    text = json.dumps(chrome_trace(runs, f"dsv41c run {artifact}"))
+    text = json.dumps(chrome_trace(records, f"dsv41c run {artifact}"))
     return lambda handle: handle.write(text.encode())

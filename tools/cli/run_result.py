@@ -11,22 +11,17 @@ if TYPE_CHECKING:
     from dsv41c.runtime.load import DecisionRecord
     from dsv41c.runtime.requests import Completion
     from dsv41c.runtime.speculation import Acceptance
-    from dsv41c.runtime.step_log import LoggedRun
     from dsv41c.runtime.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class Outcome:
     completions: list[Completion]
-    runs: list[LoggedRun]
+    records: list[DecisionRecord]
     report: dict[str, Any]
     seconds: float
     tokenizer: Tokenizer | None
     acceptance: Acceptance | None
-
-    @property
-    def records(self) -> list[DecisionRecord]:
-        return [run.record for run in self.runs]
 
     def text(self, completion: Completion) -> str | None:
         return self.tokenizer.decode(completion.tokens) if self.tokenizer else None
@@ -39,7 +34,7 @@ def result(outcome: Outcome) -> dict[str, Any]:
                  "finish_reason": c.finish_reason}
                 | ({} if c.prompt_logprobs is None else {"prompt_logprobs": [None, *c.prompt_logprobs]})
                 for c in outcome.completions]
-    steps = [run.to_json() | {"us": run.record.us} for run in outcome.runs]
+    steps = [r.to_json() | {"us": r.us} for r in outcome.records]
     load = {name: outcome.report[name] for name in ("planned_bytes", "reserved_bytes", "seconds")}
     return {"schema_version": 1, "requests": requests, "steps": steps, "counters": counters(outcome.records),
             "load": load, "speculation": None if outcome.acceptance is None else outcome.acceptance.to_json()}

@@ -20,10 +20,12 @@ void Executor::run_eagerly(size_t index, const dsv41c_step_inputs& inputs, int64
     bound->run();
     block.first += block.count;
     block.staged = block.first;
-    const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-    records_.append({us, static_cast<int32_t>(index), static_cast<int32_t>(block.count),
-                     static_cast<int32_t>(block.count), inputs.eager ? Reason::requested : Reason::above_largest_bucket,
-                     static_cast<int32_t>(i + 1), static_cast<int32_t>(blocks)});
+    append_record(begin, {.method = static_cast<int32_t>(index),
+                          .launched_rows = static_cast<int32_t>(block.count),
+                          .rows = static_cast<int32_t>(block.count),
+                          .reason = inputs.eager ? Reason::requested : Reason::above_largest_bucket,
+                          .part = static_cast<int32_t>(i + 1),
+                          .parts = static_cast<int32_t>(blocks)});
   }
   last_rows_[index] = rows;
 }

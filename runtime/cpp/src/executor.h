@@ -49,6 +49,9 @@ class Executor {
   std::span<uint8_t> staged_inputs() { return backend_->staged_inputs(); }
   const RecordRing& records() const { return records_; }
   const Plan& plan() const { return artifact_.plan(); }
+  const std::string& path() const { return artifact_.path(); }
+  int64_t planned_bytes() const { return backend_->planned_bytes(); }
+  int64_t weight_bytes() const { return artifact_.weight_bytes(); }
 
  private:
   friend std::string render_report(const Executor& executor, double seconds);
@@ -75,6 +78,7 @@ class Executor {
   void run_split(size_t index, const dsv41c_step_inputs& inputs, const Split& split);     // split_step.cc
   const int32_t* moved_logit_rows(const dsv41c_step_inputs& inputs, const Split& split);  // split_step.cc
   void poison();
+  void append_record(std::chrono::steady_clock::time_point begin, Record record);  // which ends now
 
   std::chrono::steady_clock::time_point begin_ =
       std::chrono::steady_clock::now();  // first, so that it sees all of loading
@@ -92,6 +96,7 @@ class Executor {
   std::vector<int64_t> last_rows_;         // by plan method index, rows of the last step
   std::vector<int32_t> moved_logit_rows_;  // room for a step with a split
   std::vector<int32_t> positions_;         // room for a rollback, by slot
+  int64_t step_ = 0;
   RecordRing records_;
   std::string report_, bench_;
   struct Drained {  // last: nothing is released while the device works on it

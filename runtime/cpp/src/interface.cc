@@ -8,10 +8,7 @@
 #include "dsv41c/plan_generated.h"
 #include "error.h"
 #include "executor.h"
-
-struct dsv41c_executor {
-  dsv41c::Executor executor;
-};
+#include "executor_handle.h"
 
 namespace {
 
@@ -95,6 +92,8 @@ void fill_record(const dsv41c::Executor& executor, int64_t index, dsv41c_record&
   out.pad_rows = record.launched_rows - record.rows;
   out.eager = is_eager(record.reason);
   out.us = record.us;
+  out.step = record.step;
+  out.begin_us = record.begin_us;
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ struct Record {
   int32_t rows = 0;
   Reason reason = Reason::bucket;
   int32_t part = 0, parts = 0;  // from 1, of a split or of eager blocks
+  int64_t step = 0;             // from 0 since load; drafts count for the step that verifies them
+  double begin_us = 0;          // since loading began
 };
 
 class RecordRing {

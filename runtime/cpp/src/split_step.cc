@@ -20,11 +20,12 @@ void Executor::run_split(size_t index, const dsv41c_step_inputs& inputs, const S
     if (part + 1 < split.parts()) method.move_bridge_rows(rows.count, split.top + rows.first);
     rows.first += rows.count;
     rows.staged += rows.launched;
-    const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-    records_.append({us, static_cast<int32_t>(index), static_cast<int32_t>(rows.launched),
-                     static_cast<int32_t>(rows.count),
-                     backend_->launches_singly() ? Reason::split_launched_singly : Reason::split,
-                     static_cast<int32_t>(part + 1), static_cast<int32_t>(split.parts())});
+    append_record(begin, {.method = static_cast<int32_t>(index),
+                          .launched_rows = static_cast<int32_t>(rows.launched),
+                          .rows = static_cast<int32_t>(rows.count),
+                          .reason = backend_->launches_singly() ? Reason::split_launched_singly : Reason::split,
+                          .part = static_cast<int32_t>(part + 1),
+                          .parts = static_cast<int32_t>(split.parts())});
   }
   last_rows_[index] = split.rows;
 }

@@ -46,6 +46,10 @@ const Executor::LoadedFlow& Executor::choose_flow(const dsv41c_step_inputs& inpu
 void Executor::step(const dsv41c_step_inputs& inputs) {
   upload_check_.check(inputs);
   const Entered entered(*backend_);
+  struct Counted {  // also when it fails
+    int64_t& step;
+    ~Counted() { ++step; }
+  } counted{step_};
   try {
     run_step(inputs);
   } catch (...) {
@@ -84,9 +88,18 @@ void Executor::run_method(size_t index, const dsv41c_step_inputs& inputs, int64_
   method.write_inputs(inputs, {.count = rows, .launched = bound->rows()});
   bound->run();
   last_rows_[index] = rows;
-  const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-  records_.append({us, static_cast<int32_t>(index), static_cast<int32_t>(bound->rows()), static_cast<int32_t>(rows),
-                   backend_->launches_singly() ? Reason::bucket_launched_singly : Reason::bucket});
+  append_record(begin, {.method = static_cast<int32_t>(index),
+                        .launched_rows = static_cast<int32_t>(bound->rows()),
+                        .rows = static_cast<int32_t>(rows),
+                        .reason = backend_->launches_singly() ? Reason::bucket_launched_singly : Reason::bucket});
+}
+
+void Executor::append_record(std::chrono::steady_clock::time_point begin, Record record) {
+  using Microseconds = std::chrono::duration<double, std::micro>;
+  record.us = Microseconds(std::chrono::steady_clock::now() - begin).count();
+  record.begin_us = Microseconds(begin - begin_).count();
+  record.step = step_;
+  records_.append(record);
 }
 
 // Debug: nothing in the arena may be read before a launch of the same method wrote it.

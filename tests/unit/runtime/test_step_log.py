@@ -16,21 +16,19 @@ from dsv41c.runtime.step_log import StepLog, chrome_trace, counters
 RECORDS = st.builds(DecisionRecord, st.sampled_from(("decode", "encoder", "decoder")), st.integers(1, 9),
                     st.integers(1, 9), st.integers(0, 9), st.booleans(),
                     st.sampled_from(("bucket", "requested", "part 2 of 3 of a split", "requested, block 1 of 2")),
-                    st.floats(0, 1000))
+                    st.floats(0, 1000), st.integers(0, 9), st.floats(0, 1000))
 
 
 class FakeRuntime:
-    """Each step takes 1 ms and leaves its list of records; a step without one fails behind its first method."""
+    """Each step leaves its list of records; the upload "fails" fails behind them."""
 
     def __init__(self, steps: list[list[DecisionRecord]]) -> None:
         self._steps, self._records = steps, list[DecisionRecord]()
-        self.now = 0.0
 
     def output(self, name: str) -> str:
         return name
 
     def step(self, upload: Any, keep_rows: Any, logit_rows: Any, eager: bool) -> None:
-        self.now += 0.001
         found = self._steps.pop(0)
         self._records += found
         if upload == "fails":
@@ -49,47 +47,29 @@ class FakeRuntime:
         return self._records[since:]
 
 
-def record(method: str, us: float, reason: str = "bucket", eager: bool = False) -> DecisionRecord:
-    return DecisionRecord(method, 4, 3, 1, eager, reason, us)
+def record(method: str, step: int, begin_us: float = 0, us: float = 1, reason: str = "bucket",
+           eager: bool = False) -> DecisionRecord:
+    return DecisionRecord(method, 4, 3, 1, eager, reason, us, step, begin_us)
 
 
-def log_of(steps: list[list[DecisionRecord]], *uploads: str) -> StepLog:
-    runtime = FakeRuntime(list(steps))
-    log = StepLog(runtime, lambda: runtime.now)  # type: ignore[arg-type]
-    for upload in uploads or [""] * len(steps):
-        log.step(upload, None, None)
-    return log
+def log_of(steps: list[list[DecisionRecord]]) -> StepLog:
+    return StepLog(FakeRuntime(steps))  # type: ignore[arg-type]
 
 
-def test_runs_of_a_step_lie_one_behind_another_and_end_with_it() -> None:
-    log = log_of([[record("encoder", 600), record("decoder", 300)], [record("decode", 100)]])
-    assert [(run.step, run.record.method, round(run.begin_us)) for run in log.runs] == [
-        (0, "encoder", 100), (0, "decoder", 700), (1, "decode", 1900)]
-    assert log.output("tokens") == "tokens"
-
-
-def test_drafts_count_for_the_step_that_verifies_them() -> None:
-    runtime = FakeRuntime([[record("decode", 1)], [record("draft", 2)], [record("decode", 3)], [record("draft", 4)]])
-    log = StepLog(runtime, lambda: runtime.now)  # type: ignore[arg-type]
+def test_every_record_of_steps_and_drafts_is_kept() -> None:
+    """Also those that ran before a failure."""
+    steps = [[record("encoder", 0), record("decoder", 0)], [record("draft", 1)], [record("decode", 1)],
+             [record("encoder", 2)]]
+    log = log_of(list(steps))
     log.step("", None, None)
     log.draft("")
-    log.step("", None, None)
-    with pytest.raises(ValueError, match="a launch failed"):
-        log.draft("fails")
-    assert [(run.step, run.record.method) for run in log.runs] == [
-        (0, "decode"), (1, "draft"), (1, "decode"), (2, "draft")]
-    assert log.rollback([1], [2]) == ([1], [2])
-
-
-def test_a_step_that_fails_leaves_what_ran_before() -> None:
-    with pytest.raises(ValueError, match="a launch failed"):
-        log_of([[record("decode", 1)], [record("encoder", 2)]], "", "fails")
-    runtime = FakeRuntime([[record("encoder", 2)], [record("decode", 1)]])
-    log = StepLog(runtime, lambda: runtime.now)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a launch failed"):
         log.step("fails", None, None)
-    log.step("", None, None)
-    assert [(run.step, run.record.method) for run in log.runs] == [(0, "encoder"), (1, "decode")]
+    with pytest.raises(ValueError, match="a launch failed"):
+        log.draft("fails")
+    assert log.records == [r for step in steps for r in step]
+    assert log.output("tokens") == "tokens"
+    assert log.rollback([1], [2]) == ([1], [2])
 
 
 @given(st.lists(RECORDS))
@@ -110,13 +90,13 @@ def test_counters_add_up(records: list[DecisionRecord]) -> None:
     ("above the largest bucket, block 12 of 16", "above the largest bucket"), ("requested, block 1 of 2", "requested"),
 ])
 def test_a_cause_is_a_reason_without_numbers(reason: str, cause: str) -> None:
-    assert record("encoder", 1, reason).cause == cause
+    assert record("encoder", 1, reason=reason).cause == cause
 
 
 def test_a_trace_has_a_lane_a_method_and_an_event_a_run() -> None:
-    log = log_of([[record("encoder", 600, "above the largest bucket", True), record("decoder", 300)],
-                  [record("encoder", 100)]])
-    trace = json.loads(json.dumps(chrome_trace(log.runs, "a run")))
+    records = [record("encoder", 0, 100, 600, "above the largest bucket", True), record("decoder", 0, 700, 300),
+               record("encoder", 1, 1900, 100)]
+    trace = json.loads(json.dumps(chrome_trace(records, "a run")))
     named = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M"}
     assert named == {0: "a run", 1: "encoder", 2: "decoder"}
     events = [e for e in trace["traceEvents"] if e["ph"] == "X"]

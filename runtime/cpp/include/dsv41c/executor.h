@@ -68,6 +68,8 @@ typedef struct dsv41c_record {
   int32_t eager;
   char reason[64];
   double us;
+  int64_t step;    /* from 0 since load; drafts count for the step that verifies them */
+  double begin_us; /* since loading began */
 } dsv41c_record;
 
 DSV41C_API const dsv41c_provider* dsv41c_cpu_provider(void);
