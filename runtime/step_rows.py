@@ -24,7 +24,7 @@ Int32 = npt.NDArray[np.int32]
 @dataclass(eq=False)  # two requests are never the same one
 class ActiveRequest:
     """A request in a slot. `position` counts the rows that the slot's state already holds; `drafts` are guesses of what
-    follows the newest token, for the next step to verify; `holds_newest`: the device knows that token too. The slot of
+    follows the newest token, for the next step to verify; `holds_newest`: the device knows that token as well. The slot of
     one with a prefix hit was placed by `resume`: it begins at the position `Limits.first_replayed(prefix_length)`."""
 
     request: Request
@@ -34,7 +34,7 @@ class ActiveRequest:
     prefix_length: int = 0
     tokens: list[int] = field(default_factory=list)
     drafts: list[int] = field(default_factory=list)
-    holds_newest: bool = False
+    holds_newest: bool = True
     logits: list[npt.NDArray[np.float32]] = field(default_factory=list)
 
     @property

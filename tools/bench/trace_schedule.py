@@ -61,7 +61,7 @@ def simulate(trace: Sequence[TraceRequest], schedule: Schedule, costs: Costs = D
 def step_sizes(parts: Sequence[Part], schedule: Schedule, costs: Costs) -> StepSizes:
     """The flow `decode` where every row is one request's newest and all fit it, else `prefill`, of which the decoder
     does not run where it keeps no row."""
-    total, tokens = sum(part.count for part in parts), sum(part.gives_token for part in parts)
+    total, tokens = sum(part.count for part in parts), sum(part.num_logit_rows for part in parts)
     if total == tokens and total <= schedule.max_num_seqs:
         return StepSizes({"decode": total}, costs.replay_ns + costs.row_ns * total)
     limits = schedule.limits
@@ -72,7 +72,7 @@ def step_sizes(parts: Sequence[Part], schedule: Schedule, costs: Costs) -> StepS
 
 
 def _advance(part: Part, active: list[ActiveRequest], free: list[int]) -> None:
-    one, gives_token = part.active, part.gives_token
+    one, gives_token = part.active, part.num_logit_rows > 0
     one.position += part.count
     if not gives_token:
         return

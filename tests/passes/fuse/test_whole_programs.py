@@ -60,7 +60,7 @@ def test_each_pass_alone_and_all_together_keep_every_bit(numerics: str, flow: tu
 
 
 def changing(numerics: str, flow: tuple[str, ...]) -> list[str]:
-    """The passes that find something: without casts fewer; drafts are in no plan; the cut merges no calls."""
+    """The passes that find something: without casts fewer; without drafts theirs do not; the cut merges no calls."""
     nothing = {step.name for step in PIPELINE if step.stage is Stage.RAISE}  # the program is not foreign
     nothing |= {"normalize_arguments", "drop_no_op_views", "drop_dead_calls"}
     nothing |= {"tap_feature", "project_features", "feature_commit", "markov_step"}

@@ -39,7 +39,7 @@ def test_counts_are_weights(sizes: dict[int, int], bound: int, above: str) -> No
 
 
 def test_the_default_is_whole_and_positive() -> None:
-    assert set(DEFAULT_HISTOGRAM) == {"decode", "encoder", "decoder", "head"}
+    assert set(DEFAULT_HISTOGRAM) == {"decode", "encoder", "decoder", "head", "draft"}
     assert all(rows > 0 and count > 0 for sizes in DEFAULT_HISTOGRAM.values() for rows, count in sizes.items())
 
 
