@@ -24,8 +24,8 @@ Int32 = npt.NDArray[np.int32]
 @dataclass(eq=False)  # two requests are never the same one
 class ActiveRequest:
     """A request in a slot. `position` counts the rows that the slot's state already holds; `drafts` are guesses of what
-    follows the newest token, for the next step to verify; `holds_newest`: the device knows that token too. The slot of
-    one with a prefix hit was placed by `resume`: it begins at the position `Limits.first_replayed(prefix_length)`."""
+    follows the newest token, for the next step to verify; `holds_newest`: the device knows that token as well. The slot
+    of one with a prefix hit was placed by `resume`: it begins at position `Limits.first_replayed(prefix_length)`."""
 
     request: Request
     index: int
