@@ -9,7 +9,7 @@ BASE_PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13; do \
 # torch is pinned first: pip then takes the CPU build, and CMake finds it while the project is built.
 TORCH := torch==2.13.0
 BUILD_TOOLS := 'scikit-build-core>=1.1,<1.2' 'nlohmann_json>=3.11,<4' cmake ninja
-CPP_SOURCES := $(shell find runtime/cpp -name '*.cc' -o -name '*.h' -o -name '*.cmake' -o -name CMakeLists.txt -o -name '*.map')
+CPP_SOURCES := $(shell find runtime/cpp -name '*.cc' -o -name '*.h' -o -name '*.cmake' -o -name CMakeLists.txt -o -name '*.map' -o -name '*.in')
 
 FORMATTED := $(filter %.cc %.h,$(CPP_SOURCES))
 # What `make demo` makes its model say; no token may occur twice.

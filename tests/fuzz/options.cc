@@ -63,7 +63,7 @@ void generate(const uint8_t*& data, size_t& left) {
                                       .eos_ids = {1}};
   Given<dsv_generate_params> given(data, left);
   std::vector<int32_t> ids(left / sizeof(int32_t));
-  std::memcpy(ids.data(), data, ids.size() * sizeof(int32_t));
+  if (!ids.empty()) std::memcpy(ids.data(), data, ids.size() * sizeof(int32_t));
   const std::string name(reinterpret_cast<const char*>(data), std::min<size_t>(left, 300));
   given.set(offsetof(dsv_generate_params, tokens), ids.data());
   given.set(offsetof(dsv_generate_params, n_tokens), ids.size());

@@ -22,6 +22,6 @@ pytestmark = pytest.mark.sanitized
 def test_storm(build: str, compiled_artifact: Callable[..., Path], request: pytest.FixtureRequest) -> None:
     program = request.config.getoption("sanitized").resolve().parent / build / "engine_storm"
     artifact = compiled_artifact("tiny", 0, **OPTIONS)
-    done = subprocess.run([*FIXED_ADDRESSES, str(program), str(artifact), "60"], capture_output=True, text=True,
+    done = subprocess.run([*FIXED_ADDRESSES, str(program), str(artifact), "40"], capture_output=True, text=True,
                           env=os.environ | SETTINGS, timeout=600)
     assert done.returncode == 0 and done.stdout == "calm\n", done.stderr[-6000:]
