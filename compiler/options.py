@@ -23,6 +23,7 @@ from dsv41c.runtime.plan.format import TARGETS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 QUANTIZERS = ("off", "fake")
+KV_CACHE_DTYPES = ("auto", "packed")
 WEIGHTS = ("packed", "map")
 SUFFIX_MODES = ("off", "mask", "compact")
 KEEP_BEYOND_WINDOW = 12  # rows that the decoder keeps by default beside a window, for rollback
@@ -41,6 +42,7 @@ class CompileOptions:
     block_size: int = 128  # tokens of one page of the compressed KV and index keys
     dtype: str = "bfloat16"
     quantizers: str = "fake"
+    kv_cache_dtype: str = "auto"  # auto: that of the activations; packed: FP8 windows, FP4 entries and index keys
     target: str = "cpu"
     fallback: tuple[str, ...] = ()  # ops that a CUDA target leaves to ATen instead of its own kernel
     without: tuple[str, ...] = ()  # passes to leave out
@@ -76,6 +78,7 @@ class CompileOptions:
         _need(self.target in TARGETS, "--target", self.target, f"one of {', '.join(TARGETS)}")
         _need(self.weights in WEIGHTS, "--weights", self.weights, f"one of {', '.join(WEIGHTS)}")
         _need(not self.fallback or self.target != "cpu", "--fallback", self.fallback, "a CUDA target")
+        self._check_cache(config)
         self._check_suffix(config)
         limit = config.max_position_embeddings
         _need(2 <= length <= limit, "--max-model-len", length,
@@ -88,6 +91,16 @@ class CompileOptions:
         _need(1 <= self.block_size <= 65536 and even, "--block-size", self.block_size,
               f"a multiple of every compress ratio ({sorted(set(ratios))}), at most 65536")
         check_bucket_options(self)
+
+    def _check_cache(self, config: ModelConfig) -> None:
+        _need(self.kv_cache_dtype in KV_CACHE_DTYPES, "--kv-cache-dtype", self.kv_cache_dtype,
+              f"one of {', '.join(KV_CACHE_DTYPES)}")
+        if self.kv_cache_dtype == "packed":
+            _need(self.quantizers == "fake", "--kv-cache-dtype", "packed",
+                  "--quantizers fake with it: a packed cache holds what the quantizers round to")
+            widths = config.head_dim, config.index_head_dim
+            _need(all(w % 32 == 0 for w in widths), "--kv-cache-dtype", "packed",
+                  f"heads of whole groups of 32 numbers; the model's have {widths[0]} and {widths[1]}")
 
     def _check_suffix(self, config: ModelConfig) -> None:
         _need(self.suffix_mode in SUFFIX_MODES, "--suffix-mode", self.suffix_mode, f"one of {', '.join(SUFFIX_MODES)}")
