@@ -52,11 +52,12 @@ def tiers(planner: Planner, choice: Choice, candidates: Sequence[int]) -> list[d
 def compile_arguments(options: CompileOptions, buckets: Mapping[str, tuple[int, ...]]) -> list[str]:
     """What `dsv41c compile` takes for this choice, complete but for the file of measured sizes: the sizes always,
     everything else where it differs from its default. `buckets`: those of each method, where they were chosen."""
-    names = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "dtype", "quantizers",
-             "kv_cache_dtype", "target")
+    names = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "dtype", "quantizers", "target")
     arguments = [word for name in names for word in (f"--{name.replace('_', '-')}", str(getattr(options, name)))]
     lists = {"--fallback": options.fallback, "--without": options.without, "--break": options.breaks}
     arguments += [word for option, words in lists.items() for each in words for word in (option, each)]
+    if options.kv_cache_dtype != type(options).kv_cache_dtype:
+        arguments += ["--kv-cache-dtype", options.kv_cache_dtype]
     if options.suffix_mode != "off":
         arguments += ["--suffix-mode", options.suffix_mode, "--suffix-keep-tokens", str(options.suffix_keep_tokens)]
     if options.max_graphs != type(options).max_graphs:

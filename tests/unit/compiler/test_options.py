@@ -29,7 +29,7 @@ def test_the_digest_sees_every_field() -> None:
                                "without": ("merge_equal_calls",), "breaks": ("linear",), "plan_only": True,
                                "weights": "map", "suffix_mode": "mask", "suffix_keep_tokens": 9,
                                "bucket_policy": "step", "buckets": ("decode=1,2",), "bucket_step": 64,
-                               "histogram": ("decode=1:10",), "max_graphs": 40}
+                               "histogram": ("decode=1:10",), "max_graphs": 40, "kv_cache_dtype": "packed"}
     assert set(changed) == {field.name for field in dataclasses.fields(base)}
     digests = {CompileOptions(**{name: value}).digest() for name, value in changed.items()}
     assert len(digests | {base.digest()}) == len(changed) + 1
@@ -41,6 +41,8 @@ def test_the_digest_sees_every_field() -> None:
     ({"max_num_seqs": 0}, "--max-num-seqs"), ({"max_num_batched_tokens": 3}, "--max-num-batched-tokens"),
     ({"max_num_batched_tokens": 70_000}, "--max-num-batched-tokens"), ({"block_size": 3}, "--block-size"),
     ({"block_size": 0}, "--block-size"), ({"fallback": ("rotary",)}, "--fallback"),
+    ({"kv_cache_dtype": "fp8"}, "--kv-cache-dtype"),
+    ({"kv_cache_dtype": "packed", "quantizers": "off"}, "--kv-cache-dtype"),
 ])
 def test_bad_values_name_the_option_and_what_is_legal(values: dict[str, Any], option: str) -> None:
     with pytest.raises(Dsv41cError, match="DSV41C-E0901") as caught:
@@ -50,3 +52,10 @@ def test_bad_values_name_the_option_and_what_is_legal(values: dict[str, Any], op
 
 def test_defaults_are_resolved_against_the_model() -> None:
     assert CompileOptions().resolved(tiny()).max_model_len == 4096
+
+
+def test_a_packed_cache_needs_whole_groups() -> None:
+    config = dataclasses.replace(tiny(), index_head_dim=48)
+    with pytest.raises(Dsv41cError, match="DSV41C-E0901") as caught:
+        CompileOptions(kv_cache_dtype="packed").resolved(config)
+    assert caught.value.needed == "heads of whole groups of 32 numbers; the model's have 32 and 48"
