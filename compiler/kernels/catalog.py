@@ -193,7 +193,7 @@ def _find_attention(op: str, args: Sequence[Any], target: str, is_invariant: boo
     q, _, window, *entries, _, _, table = (a for a in args if hasattr(a, "sizes"))
     window_size, *_, scale, _, cast = (a for a in args if not hasattr(a, "sizes"))
     shape = attention_shape(q, window, table, window_size, scale, cast, entries)
-    return mega_attention(op, shape, target, is_invariant) if shape and target == "sm_90a" else None
+    return mega_attention(op, shape, target, is_invariant) if shape else None
 
 
 _FINDERS: dict[str, Callable[..., OpKernels | None]] = {

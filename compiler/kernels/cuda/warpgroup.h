@@ -15,13 +15,10 @@ DEVICE int own_column() { return threadIdx.x % 4 * 2; }
 
 #ifdef __CUDACC__
 
-#ifdef __CUDA_ARCH__
-#ifndef __CUDA_ARCH_FEAT_SM90_ALL
-#error "warpgroup products exist on sm_90a only"
-#endif
-#endif
-
 DEVICE uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
 // Matrix descriptors: address, bytes between tiles side by side, bytes between groups of 8 rows, 128-byte swizzle.
 DEVICE uint64_t described(uint32_t address, uint64_t stride) {
   return (address & 0x3ffffu) >> 4 | stride >> 4 << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
@@ -106,6 +103,60 @@ DEVICE void add_products(float (&left)[64], float (&right)[64], const uint8_t* p
   end_products(left);
   pin(right);
 }
+
+#else  // no warpgroup products: each warp multiplies its own 16 rows
+
+DEVICE void mma16(float* d, const uint32_t (&a)[4], uint32_t low, uint32_t high) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(low), "r"(high));
+}
+DEVICE uint32_t pair_at(const uint8_t* tile, int row, int column) {
+  return *reinterpret_cast<const uint32_t*>(tile + chunk_at(row, column / 8) + column % 8 * 2);
+}
+DEVICE uint32_t number_at(const uint8_t* tile, int row, int column) {
+  return *reinterpret_cast<const uint16_t*>(tile + chunk_at(row, column / 8) + column % 8 * 2);
+}
+// The warp's 16 rows and 16 columns from k on.
+DEVICE void read_rows(uint32_t (&a)[4], const uint8_t* tile, int k) {
+  for (int i = 0; i < 4; ++i) a[i] = pair_at(tile, own_row() + i % 2 * 8, k + own_column() + i / 2 * 8);
+}
+template <int TILES>
+DEVICE void product_of_rows(float (&s)[32], const uint8_t* a, const uint8_t* b) {
+#pragma unroll
+  for (int i = 0; i < 32; ++i) s[i] = 0.0f;
+  for (int step = 0; step < TILES * 4; ++step) {
+    const int tile = step / 4 * TILE, k = step % 4 * 16;
+    uint32_t rows[4];
+    read_rows(rows, a + tile, k);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const int n = 8 * j + threadIdx.x % 32 / 4;
+      mma16(s + 4 * j, rows, pair_at(b + tile, n, k + own_column()), pair_at(b + tile, n, k + own_column() + 8));
+    }
+  }
+}
+DEVICE void add_half(float (&d)[64], const uint32_t (&p)[4], const uint8_t* v, int k) {
+#pragma unroll
+  for (int j = 0; j < 16; ++j) {
+    const uint8_t* tile = v + j / 8 * TILE;
+    const int n = j % 8 * 8 + threadIdx.x % 32 / 4, row = k + own_column();
+    mma16(d + 4 * j, p, number_at(tile, row, n) | number_at(tile, row + 1, n) << 16,
+          number_at(tile, row + 8, n) | number_at(tile, row + 9, n) << 16);
+  }
+}
+DEVICE void add_products(float (&left)[64], float (&right)[64], const uint8_t* p, const uint8_t* v) {
+  for (int k = 0; k < 64; k += 16) {
+    uint32_t weights[4];
+    read_rows(weights, p, k);
+    add_half(left, weights, v, k);
+    add_half(right, weights, v + 2 * TILE, k);
+  }
+}
+
+#endif
 
 // Of the `count` threads of barrier `id` some arrive and go on, the others wait until all have arrived.
 DEVICE void barrier_arrive(int id, int count) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory"); }
