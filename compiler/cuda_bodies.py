@@ -16,7 +16,8 @@ from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.expr import Expr
 
 Launch = built.KernelSource | built.Copy | built.Memset
-FUSED_OPS = frozenset({"mega_mhc", "rmsnorm_mxfp8", "norm_rope_store", "mega_sparse_attention", "mega_window_attention"})
+FUSED_OPS = frozenset({"mega_mhc", "rmsnorm_mxfp8", "norm_rope_store", "mega_sparse_attention",
+                       "mega_window_attention"})
 
 
 @dataclass(frozen=True)

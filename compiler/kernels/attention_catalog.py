@@ -37,9 +37,10 @@ class AttentionShape:
                 "PAGES_PER_SLOT": slot_pages, "CAST": int(self.cast)}
 
 
-def attention_shape(q: Any, window: Any, table: Any, window_size: int, scale: float, cast: bool,
-                    entries: Sequence[Any] = ()) -> AttentionShape | None:
-    """None for shapes that the kernel is not written for. `entries`: compressed, page table and selection."""
+def attention_shape(tensors: Sequence[Any], window_size: int, scale: float, cast: bool) -> AttentionShape | None:
+    """Of the op's tensors: query, keys, window, the compressed pool with its page table and selection where there are
+    entries, sink, rows, angles. None for shapes that the kernel is not written for."""
+    q, _, window, *entries, _, _, table = tensors
     heads, width = q.sizes[1:]
     ring, ring_bytes = window.sizes[1:]
     fits = (str(q.dtype) == "torch.bfloat16" and width == WIDTH and heads <= HEADS and 2 * table.sizes[1] == ROPE

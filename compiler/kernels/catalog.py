@@ -190,9 +190,8 @@ def mega_attention(op: str, shape: AttentionShape, target: str, is_invariant: bo
 
 
 def _find_attention(op: str, args: Sequence[Any], target: str, is_invariant: bool) -> OpKernels | None:
-    q, _, window, *entries, _, _, table = (a for a in args if hasattr(a, "sizes"))
     window_size, *_, scale, _, cast = (a for a in args if not hasattr(a, "sizes"))
-    shape = attention_shape(q, window, table, window_size, scale, cast, entries)
+    shape = attention_shape([a for a in args if hasattr(a, "sizes")], window_size, scale, cast)
     return mega_attention(op, shape, target, is_invariant) if shape else None
 
 

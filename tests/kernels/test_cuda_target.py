@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dsv41c.compiler.checkpoint.make import make_checkpoint
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.driver import compile_checkpoint, fuse
 from dsv41c.compiler.options import CompileOptions
@@ -80,3 +81,20 @@ def test_memory_is_planned_without_kernels(tiny_checkpoint: Path, sm_90a: Path) 
     assert memory_by_class(planned) == memory_by_class(plan)
     assert memory_by_class(plan)["graphs"] > 0
     assert [m.arena_bytes for m in planned.methods] == [m.arena_bytes for m in plan.methods]
+
+
+@pytest.mark.nvcc
+def test_a_packed_cache_of_real_heads_has_the_attention_kernel(tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """`small` has heads of 512: every attention launch is mega_attention with its finish, and none a sequence."""
+    monkeypatch.setenv("DSV41C_CACHE_DIR", str(tmp_path / "cache"))
+    checkpoint = make_checkpoint("small", tmp_path / "ckpt", headers_only=True).path
+    plan = compiled(checkpoint, tmp_path / "art", target="sm_90a", kv_cache_dtype="packed", block_size=64)
+    bodies = [k.body for k in plan.kernels if "mega_" in k.op and k.op.endswith("_attention")]
+    assert bodies
+    for body in bodies:
+        assert isinstance(body, schema.CudaBody)
+        assert [node.symbol for node in body.launches] == ["mega_attention", "mega_attention_finish"]
+    held = {s.name.rstrip("0123456789"): (s.dtype, s.sizes[-1]) for s in plan.state}
+    assert (held["window_"], held["compressed_"], held["index_key_"]) == (
+        ("uint8", 528), ("uint8", 288), ("uint8", 68))

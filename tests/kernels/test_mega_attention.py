@@ -77,7 +77,8 @@ def test_all_codes_and_scales_of_state_are_read_exactly(libraries: Path) -> None
         codes[(codes & 127) == 127] = 1
         window[row[0], row[1] % 134, :512] = codes.byte()
         window[row[0], row[1] % 134, 512:] = torch.tensor([105 + i, 127, 130 + i, 148]).repeat(4).byte()
-    tensors = (torch.zeros_like(q), key, window, torch.full_like(sink, -1e30), rows, torch.ones_like(table) * torch.tensor([1.0, 0]))
+    straight = torch.ones_like(table) * torch.tensor([1.0, 0.0])
+    tensors = (torch.zeros_like(q), key, window, torch.full_like(sink, -1e30), rows, straight)
     case = AttentionCase(case.op, tensors, 1, False)
     out, _ = emulated(case, libraries, True)
     wanted, _ = case.reference()

@@ -51,8 +51,7 @@ class AttentionCase:
         return result.view(self.rows, -1), window
 
     def shape(self) -> AttentionShape:
-        q, _, window, *entries, _, _, table = map(_Shape, self.tensors)
-        found = attention_shape(q, window, table, WINDOW, self.scale, self.cast, entries)
+        found = attention_shape([_Shape(t) for t in self.tensors], WINDOW, self.scale, self.cast)
         assert found is not None
         return found
 

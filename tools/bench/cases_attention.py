@@ -79,7 +79,8 @@ def _stores(dtype: torch.dtype, width: int = 20, is_packed: bool = False) -> lis
             continue
         pool = _held(normal(3, NUM_SLOTS * 5 + 1, 4 // ratio, width, dtype=dtype), form if is_packed else None)
         title = f"{name} {form.name} ratio {ratio}" if is_packed else f"{name} ratio {ratio}"
-        cases.append(Case("entry_store", title, (value, rows, page_table(4, 5, 1), pool, ratio), ("entry", "rows"), True))
+        inputs = (value, rows, page_table(4, 5, 1), pool, ratio)
+        cases.append(Case("entry_store", title, inputs, ("entry", "rows"), True))
     return cases
 
 

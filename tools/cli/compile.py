@@ -58,7 +58,8 @@ def compile_command(
     allowed = None if budget is None else parse_bytes("--budget", budget)
     options = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs,
                              max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, dtype=dtype,
-                             quantizers=quantizers, kv_cache_dtype=kv_cache_dtype, target=target, fallback=tuple(fallback or ()),
+                             quantizers=quantizers, kv_cache_dtype=kv_cache_dtype, target=target,
+                             fallback=tuple(fallback or ()),
                              without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=plan_only,
                              weights=weights, suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens,
                              bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,

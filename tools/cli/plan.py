@@ -52,7 +52,8 @@ def plan_command(
     check_policy(allowed, bucket_policy)
     sizes = None if histogram is None else read_histogram(histogram)
     given = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs, block_size=block_size, dtype=dtype,
-                           quantizers=quantizers, kv_cache_dtype=kv_cache_dtype, target=target, fallback=tuple(fallback or ()),
+                           quantizers=quantizers, kv_cache_dtype=kv_cache_dtype, target=target,
+                           fallback=tuple(fallback or ()),
                            without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=True,
                            suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens,
                            bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,

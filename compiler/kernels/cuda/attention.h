@@ -23,8 +23,7 @@ struct WindowKeys {
   const stored<STATE>* ring;
   Row row;
   int first, count;
-  __device__ __forceinline__ WindowKeys(const act* window_kv, const stored<STATE>* window, Row r, int from,
-                                        int last)
+  __device__ __forceinline__ WindowKeys(const act* window_kv, const stored<STATE>* window, Row r, int from, int last)
       : chunk(window_kv), ring(window), row(r), first(max(max(from, r[FLOOR]), 0)), count(max(last + 1 - first, 0)) {}
   __device__ __forceinline__ Key operator()(int k) const {
     const int u = first + k;

@@ -53,10 +53,9 @@ struct Codes {
 };
 
 DEVICE uint32_t both(uint32_t half) { return half | half << 16; }
-// bf16 of 2^(code - 127) * 2^120 * KEY_SCALE, of NaN for 255; above 2^21 it is cut off, which no normalised key reaches.
-DEVICE uint32_t e8m0_factor(uint32_t code) {
-  return both(code == 255u ? 0x7fffu : min(code + 106u, 254u) << 7);
-}
+// bf16 of 2^(code - 127) * 2^120 * KEY_SCALE, of NaN for 255; above 2^21 it is cut off, which no normalised key
+// reaches.
+DEVICE uint32_t e8m0_factor(uint32_t code) { return both(code == 255u ? 0x7fffu : min(code + 106u, 254u) << 7); }
 // bf16 of an e4m3 scale * 2^126 * KEY_SCALE.
 DEVICE uint32_t e4m3_factor(uint32_t code) {
   return both(__float_as_uint(e4m3_to_float(code & 0xffu) * 0x1p112f) >> 16);
@@ -96,7 +95,8 @@ DEVICE void unpack(const Place& place, const Codes& read, int quarter, int r, ui
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const uint32_t two = (i < 2 ? read.scales.x : read.scales.y) >> (i % 2 * 16);
-      const uint32_t low = place.takes_part ? e4m3_factor(two) : 0u, high = place.takes_part ? e4m3_factor(two >> 8) : 0u;
+      const uint32_t low = place.takes_part ? e4m3_factor(two) : 0u,
+                     high = place.takes_part ? e4m3_factor(two >> 8) : 0u;
       uint8_t* tile = to + i / 2 * TILE;
       *reinterpret_cast<uint4*>(tile + chunk_at(r, i % 2 * 4)) = eight_e2m1(read.codes[i].x, low);
       *reinterpret_cast<uint4*>(tile + chunk_at(r, i % 2 * 4 + 1)) = eight_e2m1(read.codes[i].y, low);

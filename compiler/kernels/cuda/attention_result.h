@@ -1,4 +1,5 @@
-// What becomes of a row's attention: bf16, inverse rotary of the last ROPE numbers of a head, MXFP8 rounding where CAST.
+// What becomes of a row's attention: bf16, inverse rotary of the last ROPE numbers of a head, MXFP8 rounding where
+// CAST.
 #pragma once
 
 #include "numbers.h"
@@ -20,7 +21,8 @@ struct Turn {
   template <bool INVERSE>
   __device__ __forceinline__ void turn(float& a, float& b, int d) const {
     const float cos = angles[d - KEPT], sin = angles[d - KEPT + 1];
-    const float a_cos = __fmul_rn(a, cos), a_sin = __fmul_rn(a, sin), b_cos = __fmul_rn(b, cos), b_sin = __fmul_rn(b, sin);
+    const float a_cos = __fmul_rn(a, cos), a_sin = __fmul_rn(a, sin), b_cos = __fmul_rn(b, cos),
+                b_sin = __fmul_rn(b, sin);
     a = rounded(INVERSE ? __fadd_rn(a_cos, b_sin) : __fsub_rn(a_cos, b_sin));
     b = rounded(INVERSE ? __fsub_rn(b_cos, a_sin) : __fadd_rn(b_cos, a_sin));
   }
@@ -35,5 +37,7 @@ struct Cast {
     const uint32_t code = (bits >> 23) - 8u + ((bits & 0x007fffffu) > 0x00600000u);
     scale = __uint_as_float(code << 23), inverse = __uint_as_float((254u - code) << 23);
   }
-  __device__ __forceinline__ float operator()(float v) const { return __fmul_rn(round_e4m3(__fmul_rn(v, inverse)), scale); }
+  __device__ __forceinline__ float operator()(float v) const {
+    return __fmul_rn(round_e4m3(__fmul_rn(v, inverse)), scale);
+  }
 };

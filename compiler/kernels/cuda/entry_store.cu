@@ -11,8 +11,8 @@ extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS, 1)
   const Row row = row_at(rows, static_cast<int>(at / WIDTH));
   const PagedPool<POOL_PAGES, PAGE_ROWS, PAGES_PER_SLOT> pages{page_table};
   const int j = row[POSITION] / RATIO;
-  const bool stores = at == own_element() && !row.pad() && (row[POSITION] + 1) % RATIO == 0 &&
-                      pages.page(row[SLOT], j) != pages.TRASH;
+  const bool stores =
+      at == own_element() && !row.pad() && (row[POSITION] + 1) % RATIO == 0 && pages.page(row[SLOT], j) != pages.TRASH;
   store_number<PACKING, WIDTH>(pool + pages.entry(row[SLOT], j) * row_length(PACKING, WIDTH),
                                static_cast<int>(at % WIDTH), entry[at], stores);
 }

@@ -23,8 +23,8 @@ struct Scorer {
   float *query, *weight;  // query [WIDTH][PADDED_HEADS]
   int slot;
 
-  __device__ __forceinline__ Scorer(const act* q, const float* weights, const stored<STATE>* pool_keys, const int* page_table,
-                                    const int* rows, float weight_scale, void* memory)
+  __device__ __forceinline__ Scorer(const act* q, const float* weights, const stored<STATE>* pool_keys,
+                                    const int* page_table, const int* rows, float weight_scale, void* memory)
       : keys(pool_keys),
         pool{page_table},
         query(static_cast<float*>(memory)),

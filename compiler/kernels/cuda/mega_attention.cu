@@ -34,7 +34,8 @@ DEVICE void read_query(const bf16* q, const Turn& turn, const Shared& s) {
   for (int e = threadIdx.x; e < 64 * WIDTH / 8; e += 256) {
     const int head = e / (WIDTH / 8), d = e % (WIDTH / 8) * 8;
     uint4 v{};
-    if (head < HEADS) v = *reinterpret_cast<const uint4*>(q + (static_cast<int64_t>(blockIdx.x) * HEADS + head) * WIDTH + d);
+    if (head < HEADS)
+      v = *reinterpret_cast<const uint4*>(q + (static_cast<int64_t>(blockIdx.x) * HEADS + head) * WIDTH + d);
     if (d >= KEPT) {
       uint32_t* pairs = &v.x;
 #pragma unroll
@@ -177,7 +178,8 @@ DEVICE void write_half(const uint8_t* tiles, int half, bf16* out) {
   for (int e = threadIdx.x % 128; e < HEADS * 32; e += 128) {
     const int head = e / 32, chunk = e % 32;
     const int64_t at = (static_cast<int64_t>(blockIdx.x) * HEADS + head) * WIDTH + half * (WIDTH / 2) + chunk * 8;
-    *reinterpret_cast<uint4*>(out + at) = *reinterpret_cast<const uint4*>(tiles + chunk / 8 * TILE + chunk_at(head, chunk % 8));
+    *reinterpret_cast<uint4*>(out + at) =
+        *reinterpret_cast<const uint4*>(tiles + chunk / 8 * TILE + chunk_at(head, chunk % 8));
   }
 }
 
@@ -202,8 +204,8 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   if (half >= 2) {
     give_registers<72>();
     const int from = max(max(row[POSITION] - WINDOW + 1, row[FLOOR]), 0);
-    const Sources sources{window_kv, window, compressed, selected + static_cast<int64_t>(blockIdx.x) * SELECTED,
-                          {page_table}, row, from, max(row[POSITION] + 1 - from, 0)};
+    const Sources sources{window_kv,    window, compressed, selected + static_cast<int64_t>(blockIdx.x) * SELECTED,
+                          {page_table}, row,    from,       max(row[POSITION] + 1 - from, 0)};
     unpack_keys(sources, first, count, s);
     return;
   }

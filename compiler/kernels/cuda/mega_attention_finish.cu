@@ -8,13 +8,13 @@ DEVICE void commit(const bf16* window_kv, const Row& row, uint8_t* window) {
   const bool stores = !row.pad() && row.among_last(RING, blockIdx.x);
   const int64_t at = static_cast<int64_t>(row[SLOT]) * RING + max(row[POSITION], 0) % RING;
   for (int d = threadIdx.x; d < WIDTH; d += 128)
-    store_number<FP8, WIDTH>(window + at * row_length(FP8, WIDTH), d, window_kv[static_cast<int64_t>(blockIdx.x) * WIDTH + d],
-                             stores);
+    store_number<FP8, WIDTH>(window + at * row_length(FP8, WIDTH), d,
+                             window_kv[static_cast<int64_t>(blockIdx.x) * WIDTH + d], stores);
 }
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-    mega_attention_finish(const bf16* window_kv, uint8_t* window, const float* sink, const int* rows, const float* table,
-                          bf16* out, const float* partial, const float* parts, int splits) {
+    mega_attention_finish(const bf16* window_kv, uint8_t* window, const float* sink, const int* rows,
+                          const float* table, bf16* out, const float* partial, const float* parts, int splits) {
   const Row row = row_at(rows, blockIdx.x);
   if (blockIdx.y == 0) return commit(window_kv, row, window);
   const int head = blockIdx.y - 1, d = threadIdx.x * 4;

@@ -23,7 +23,8 @@ def row_bytes(spec: StateSpec) -> int:
     return spec.sizes[-1] * spec.dtype.itemsize
 
 
-@pytest.mark.parametrize(("kv_cache_dtype", "token", "request_"), [("packed", 890, 3_042_336), ("auto", 3200, 5_900_288)])
+@pytest.mark.parametrize(("kv_cache_dtype", "token", "request_"),
+                         [("packed", 890, 3_042_336), ("auto", 3200, 5_900_288)])
 def test_bytes_of_a_token_and_of_the_windows_of_a_request(kv_cache_dtype: str, token: int, request_: int) -> None:
     """The published sizes: compressed entries and index keys of all sources, 43 windows of 134 keys."""
     found = specs(kv_cache_dtype)

@@ -13,10 +13,14 @@ enum class Packing { NONE, FP8, FP4_KV, FP4_INDEX };
 
 inline int64_t packed_bytes(Packing packing, int64_t width) {
   switch (packing) {
-    case Packing::FP8: return width + width / 32;
-    case Packing::FP4_KV: return width / 2 + width / 16;
-    case Packing::FP4_INDEX: return width / 2 + width / 32;
-    case Packing::NONE: return 0;
+    case Packing::FP8:
+      return width + width / 32;
+    case Packing::FP4_KV:
+      return width / 2 + width / 16;
+    case Packing::FP4_INDEX:
+      return width / 2 + width / 32;
+    case Packing::NONE:
+      return 0;
   }
   return 0;
 }
@@ -89,7 +93,11 @@ inline float round_e2m1(float v) {
 }
 inline uint32_t e2m1_code(float v) {
   const float m = std::fabs(v);
-  const uint32_t magnitude = m < 2.0f ? static_cast<uint32_t>(m * 2.0f) : m == 2.0f ? 4 : m == 3.0f ? 5 : m == 4.0f ? 6 : 7;
+  const uint32_t magnitude = m < 2.0f    ? static_cast<uint32_t>(m * 2.0f)
+                             : m == 2.0f ? 4
+                             : m == 3.0f ? 5
+                             : m == 4.0f ? 6
+                                         : 7;
   return magnitude | (float_bits(v) >> 31 << 3);
 }
 inline float e4m3_scale(float wanted) {

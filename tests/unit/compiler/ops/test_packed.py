@@ -50,7 +50,7 @@ def test_a_group_with_a_nan_is_nan_and_no_other(form: Format) -> None:
 
 @pytest.mark.parametrize("steps", range(1, 4 * 12))
 def test_small_entry_scales_keep_their_grid(steps: int) -> None:
-    """Groups whose largest value is a few quarters of the least scale times 6: there scales are rounded by up to half."""
+    """The largest value is a few quarters of 6 times the least scale: there scales are rounded by up to half."""
     largest = steps / 4 * 6 * 2.0**-9
     x = torch.linspace(-1, 1, 16).mul(largest).unsqueeze(0)
     rounded = OPS["quantize_fp4_kv"].reference(x)
