@@ -14,7 +14,7 @@ from dsv41c.runtime.plan.expr import Binary, Expr
 ROWS = "rows"
 WIDTH, ROPE, HEADS, TILE = 512, 64, 64, 64  # what the kernel is written for; fewer heads are padded
 SUM_BYTES, PART_BYTES = HEADS * WIDTH * 4, HEADS * 2 * 4  # of one part of one row
-SHARED_BYTES = 1024 + (8 + 2 * 8 + 2) * TILE * 128 + (2 + 2 + 1) * TILE * 4  # mega_attention.cu, struct Shared
+FIXED_SHARED_BYTES = 1024 + (8 + 2 * 8 + 2) * TILE * 128 + (2 + 2 + 1) * TILE * 4  # mega_attention.cu, struct Shared
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ def attention_launches(shape: AttentionShape, target: str, is_invariant: bool) -
     if units == 0:  # neither written nor read
         sums |= {"partial": tensor["out"], "parts": tensor["out"]}
     attend = KernelSource(
-        file="cuda/mega_attention.cu", constants=tuple(sorted(shape.constants().items())), spill_limit_bytes=128,
+        file="cuda/mega_attention.cu", constants=tuple(sorted(shape.constants().items())),
         bindings=(("q", Tensor(0)), ("window_kv", Tensor(1)), *tensor.items(), *sums.items(),
                   ("scale", Float(shape.scale))),
-        grid=(ROWS, parts, 1), block=(512, 1, 1), shared_bytes=SHARED_BYTES)
+        grid=(ROWS, parts, 1), block=(512, 1, 1), shared_bytes=FIXED_SHARED_BYTES + 4 * (shape.window + -(-shape.selected // TILE) * TILE))
     finish = KernelSource(
         file="cuda/mega_attention_finish.cu",
         constants=(("CAST", int(shape.cast)), ("HEADS", shape.heads), ("MAX_POSITIONS", shape.positions),
