@@ -73,7 +73,8 @@ def attention_launches(shape: AttentionShape, target: str, is_invariant: bool) -
         file="cuda/mega_attention.cu", constants=tuple(sorted(shape.constants().items())),
         bindings=(("q", Tensor(0)), ("window_kv", Tensor(1)), *tensor.items(), *sums.items(),
                   ("scale", Float(shape.scale))),
-        grid=(ROWS, parts, 1), block=(512, 1, 1), shared_bytes=FIXED_SHARED_BYTES + 4 * (shape.window + -(-shape.selected // TILE) * TILE))
+        grid=(ROWS, parts, 1), block=(512, 1, 1),
+        shared_bytes=FIXED_SHARED_BYTES + 4 * (shape.window + -(-shape.selected // TILE) * TILE))
     finish = KernelSource(
         file="cuda/mega_attention_finish.cu",
         constants=(("CAST", int(shape.cast)), ("HEADS", shape.heads), ("MAX_POSITIONS", shape.positions),
