@@ -24,6 +24,7 @@ from dsv41c.runtime.plan.format import TARGETS
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 QUANTIZERS = ("off", "fake")
 KV_CACHE_DTYPES = ("auto", "packed")
+BATCH_INVARIANT = ("on", "off")
 WEIGHTS = ("packed", "map")
 SUFFIX_MODES = ("off", "mask", "compact")
 KEEP_BEYOND_WINDOW = 12  # rows that the decoder keeps by default beside a window, for rollback
@@ -44,6 +45,7 @@ class CompileOptions:
     quantizers: str = "fake"
     kv_cache_dtype: str = "auto"  # auto: that of the activations; packed: FP8 windows, FP4 entries and index keys
     target: str = "cpu"
+    batch_invariant: str = "on"  # off: kernels of a CUDA target may give a row other bits in another bucket
     fallback: tuple[str, ...] = ()  # ops that a CUDA target leaves to ATen instead of its own kernel
     without: tuple[str, ...] = ()  # passes to leave out
     breaks: tuple[str, ...] = ()  # ops that end a graph although they could be captured
@@ -78,6 +80,9 @@ class CompileOptions:
         _need(self.target in TARGETS, "--target", self.target, f"one of {', '.join(TARGETS)}")
         _need(self.weights in WEIGHTS, "--weights", self.weights, f"one of {', '.join(WEIGHTS)}")
         _need(not self.fallback or self.target != "cpu", "--fallback", self.fallback, "a CUDA target")
+        _need(self.batch_invariant in BATCH_INVARIANT, "--batch-invariant", self.batch_invariant,
+              f"one of {', '.join(BATCH_INVARIANT)}")
+        _need(self.batch_invariant == "on" or self.target != "cpu", "--batch-invariant", "off", "a CUDA target")
         self._check_cache(config)
         self._check_suffix(config)
         limit = config.max_position_embeddings

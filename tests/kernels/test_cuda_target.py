@@ -13,7 +13,7 @@ from dsv41c.compiler.driver import compile_checkpoint, fuse
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.planning import Planner
 from dsv41c.runtime.manifest import Manifest
-from dsv41c.runtime.plan import codec, schema
+from dsv41c.runtime.plan import codec, expr, schema
 from dsv41c.runtime.plan.memory_classes import memory_by_class
 from dsv41c.tools.cli.main import run
 
@@ -95,6 +95,11 @@ def test_a_packed_cache_of_real_heads_has_the_attention_kernel(tmp_path: Path,
     for body in bodies:
         assert isinstance(body, schema.CudaBody)
         assert [node.symbol for node in body.launches] == ["mega_attention", "mega_attention_finish"]
+    split = compiled(checkpoint, tmp_path / "split", target="sm_90a", kv_cache_dtype="packed", block_size=64,
+                     batch_invariant="off")
+    grids = {expr.evaluate(node.grid[1], {"rows": 4}) for p in (plan, split) for k in p.kernels
+             if k.op == "dsv41c::mega_sparse_attention" for node in k.body.launches[:1]}
+    assert grids == {1, 4}
     held = {s.name.rstrip("0123456789"): (s.dtype, s.sizes[-1]) for s in plan.state}
     assert (held["window_"], held["compressed_"], held["index_key_"]) == (
         ("uint8", 528), ("uint8", 288), ("uint8", 68))

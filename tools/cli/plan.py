@@ -31,6 +31,7 @@ def plan_command(
     quantizers: shared.Quantizers = "fake",
     kv_cache_dtype: shared.KvCacheDtype = "auto",
     target: shared.Target = "cpu",
+    batch_invariant: shared.BatchInvariant = "on",
     fallback: shared.Fallback = None,
     without: shared.Without = None,
     break_ops: shared.Breaks = None,
@@ -53,6 +54,7 @@ def plan_command(
     sizes = None if histogram is None else read_histogram(histogram)
     given = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs, block_size=block_size, dtype=dtype,
                            quantizers=quantizers, kv_cache_dtype=kv_cache_dtype, target=target,
+                           batch_invariant=batch_invariant,
                            fallback=tuple(fallback or ()),
                            without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=True,
                            suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens,

@@ -29,7 +29,8 @@ def test_the_digest_sees_every_field() -> None:
                                "without": ("merge_equal_calls",), "breaks": ("linear",), "plan_only": True,
                                "weights": "map", "suffix_mode": "mask", "suffix_keep_tokens": 9,
                                "bucket_policy": "step", "buckets": ("decode=1,2",), "bucket_step": 64,
-                               "histogram": ("decode=1:10",), "max_graphs": 40, "kv_cache_dtype": "packed"}
+                               "histogram": ("decode=1:10",), "max_graphs": 40, "kv_cache_dtype": "packed",
+                               "batch_invariant": "off"}
     assert set(changed) == {field.name for field in dataclasses.fields(base)}
     digests = {CompileOptions(**{name: value}).digest() for name, value in changed.items()}
     assert len(digests | {base.digest()}) == len(changed) + 1
@@ -41,6 +42,8 @@ def test_the_digest_sees_every_field() -> None:
     ({"max_num_seqs": 0}, "--max-num-seqs"), ({"max_num_batched_tokens": 3}, "--max-num-batched-tokens"),
     ({"max_num_batched_tokens": 70_000}, "--max-num-batched-tokens"), ({"block_size": 3}, "--block-size"),
     ({"block_size": 0}, "--block-size"), ({"fallback": ("rotary",)}, "--fallback"),
+    ({"batch_invariant": "off"}, "--batch-invariant"),
+    ({"batch_invariant": "maybe", "target": "sm_90a"}, "--batch-invariant"),
     ({"kv_cache_dtype": "fp8"}, "--kv-cache-dtype"),
     ({"kv_cache_dtype": "packed", "quantizers": "off"}, "--kv-cache-dtype"),
 ])
