@@ -16,7 +16,8 @@ from dsv41c.runtime.plan import schema
 from dsv41c.runtime.plan.expr import Expr
 
 Launch = built.KernelSource | built.Copy | built.Memset
-FUSED_OPS = frozenset({"mega_mhc", "rmsnorm_mxfp8", "norm_rope_store"})
+FUSED_OPS = frozenset({"mega_mhc", "rmsnorm_mxfp8", "norm_rope_store", "mega_sparse_attention",
+                       "mega_window_attention"})
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,13 @@ class BuiltBody:
 
 @dataclass
 class CudaBodies:
-    """Builds on first use, without a GPU. `fallback` names composite ops that stay with ATen."""
+    """Builds on first use, without a GPU. `fallback` names composite ops that stay with ATen. `is_invariant`: a row has
+    the same bits at every number of rows, at a price where there are few."""
 
     target: str
     cache: Path | None
     fallback: frozenset[str] = frozenset()
+    is_invariant: bool = True
     fused: frozenset[str] = FUSED_OPS
     cubins: dict[str, bytes] = field(default_factory=dict)
 
@@ -56,7 +59,7 @@ class CudaBodies:
     def _sources(self, spec: OpSpec, args: Sequence[Any]) -> tuple[tuple[Launch, ...], Expr] | None:
         """The fused kernels of the Mega ops, and the plain kernel of every other op: plain ones give a row the same
         bits in every bucket, which the fused gate, whose splits depend on the rows, does not."""
-        fused = find_kernels(spec.name, args) if spec.name in self.fused else None
+        fused = find_kernels(spec.name, args, self.target, self.is_invariant) if spec.name in self.fused else None
         if fused is not None:
             return fused.launches, fused.scratch_bytes
         plain = cuda_source(spec, args)

@@ -81,7 +81,8 @@ def compile_plan(view: CheckpointView, options: CompileOptions, progress: Progre
     cuda = None
     if fused.options.target != "cpu":
         cache = cache_directory()
-        cuda = CudaBodies(fused.options.target, cache and cache / "kernels", frozenset(fused.options.fallback))
+        cuda = CudaBodies(fused.options.target, cache and cache / "kernels", frozenset(fused.options.fallback),
+                          fused.options.batch_invariant == "on")
     plan = lower_fused(fused, fused.program, fused.options, cuda)
     verify(plan)
     used = {w.name for w in plan.weights}

@@ -24,6 +24,8 @@ from dsv41c.runtime.plan.format import TARGETS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 QUANTIZERS = ("off", "fake")
+KV_CACHE_DTYPES = ("auto", "packed")
+BATCH_INVARIANT = ("on", "off")
 WEIGHTS = ("packed", "map")
 SUFFIX_MODES = ("off", "mask", "compact")
 KEEP_BEYOND_WINDOW = 12  # rows that the decoder keeps by default beside a window, where rollback needs no more
@@ -42,7 +44,9 @@ class CompileOptions:
     block_size: int = 128  # tokens of one page of the compressed KV and index keys
     dtype: str = "bfloat16"
     quantizers: str = "fake"
+    kv_cache_dtype: str = "auto"  # auto: that of the activations; packed: FP8 windows, FP4 entries and index keys
     target: str = "cpu"
+    batch_invariant: str = "on"  # off: kernels of a CUDA target may give a row other bits in another bucket
     fallback: tuple[str, ...] = ()  # ops that a CUDA target leaves to ATen instead of its own kernel
     without: tuple[str, ...] = ()  # passes to leave out
     breaks: tuple[str, ...] = ()  # ops that end a graph although they could be captured
@@ -82,6 +86,10 @@ class CompileOptions:
         _need(self.weights in WEIGHTS, "--weights", self.weights, f"one of {', '.join(WEIGHTS)}")
         _need(not self.fallback or self.target != "cpu", "--fallback", self.fallback, "a CUDA target")
         self._check_drafts(config)
+        _need(self.batch_invariant in BATCH_INVARIANT, "--batch-invariant", self.batch_invariant,
+              f"one of {', '.join(BATCH_INVARIANT)}")
+        _need(self.batch_invariant == "on" or self.target != "cpu", "--batch-invariant", "off", "a CUDA target")
+        self._check_cache(config)
         self._check_suffix(config)
         limit = config.max_position_embeddings
         _need(2 <= length <= limit, "--max-model-len", length,
@@ -96,6 +104,16 @@ class CompileOptions:
         _need(1 <= self.block_size <= 65536 and even, "--block-size", self.block_size,
               f"a multiple of every compress ratio ({sorted(set(ratios))}), at most 65536")
         check_bucket_options(self)
+
+    def _check_cache(self, config: ModelConfig) -> None:
+        _need(self.kv_cache_dtype in KV_CACHE_DTYPES, "--kv-cache-dtype", self.kv_cache_dtype,
+              f"one of {', '.join(KV_CACHE_DTYPES)}")
+        if self.kv_cache_dtype == "packed":
+            _need(self.quantizers == "fake", "--kv-cache-dtype", "packed",
+                  "--quantizers fake with it: a packed cache holds what the quantizers round to")
+            widths = config.head_dim, config.index_head_dim
+            _need(all(w % 32 == 0 for w in widths), "--kv-cache-dtype", "packed",
+                  f"heads of whole groups of 32 numbers; the model's have {widths[0]} and {widths[1]}")
 
     def _check_suffix(self, config: ModelConfig) -> None:
         _need(self.suffix_mode in SUFFIX_MODES, "--suffix-mode", self.suffix_mode, f"one of {', '.join(SUFFIX_MODES)}")

@@ -37,7 +37,8 @@ class Planner:
             options = self.options(*key)
             program = resized(self.fused.program, self.fused.view, options, self._specs(options))
             target, fallback = options.target, frozenset(options.fallback)
-            cuda = None if target == "cpu" else UnbuiltBodies(target, None, fallback)
+            cuda = None if target == "cpu" else UnbuiltBodies(
+                target, None, fallback, options.batch_invariant == "on")
             self._plans[key] = lower_fused(self.fused, program, options, cuda)
         return self._plans[key]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dsv41c.compiler.kernels.attention_catalog import AttentionShape, attention_launches, attention_shape
 from dsv41c.compiler.kernels.source import Float, Grid, Int32, KernelSource, Param, Scratch, Tensor
 from dsv41c.runtime.plan.expr import Binary, Expr
 
@@ -24,8 +25,11 @@ class OpKernels:
     scratch_bytes: Expr = 0
 
 
-def find_kernels(op: str, args: Sequence[Any]) -> OpKernels | None:
-    """Kernels for the op's arguments (tensors as anything with dtype and sizes); None when it has none for them."""
+def find_kernels(op: str, args: Sequence[Any], target: str, is_invariant: bool = True) -> OpKernels | None:
+    """Kernels for the op's arguments (tensors as anything with dtype and sizes); None when it has none for them on the
+    target. `is_invariant`: where a kernel can do so at a price, a row has the same bits at every number of rows."""
+    if op in _ATTENTION:
+        return _find_attention(op, args, target, is_invariant)
     finder = _FINDERS.get(op)
     return finder(*args) if finder is not None else None
 
@@ -174,6 +178,21 @@ def _find_embed_expand(rows: Any, weight: Any, streams: int, dtype: Any) -> OpKe
     if not _is_bf16(weight) or str(dtype) != SUPPORTED or streams != STREAMS or hidden % 8:
         return None
     return embed_expand(hidden, vocabulary)
+
+
+# --- attention --------------------------------------------
+
+_ATTENTION = frozenset({"mega_sparse_attention", "mega_window_attention"})
+
+
+def mega_attention(op: str, shape: AttentionShape, target: str, is_invariant: bool) -> OpKernels:
+    return OpKernels(op, *attention_launches(shape, target, is_invariant))
+
+
+def _find_attention(op: str, args: Sequence[Any], target: str, is_invariant: bool) -> OpKernels | None:
+    window_size, *_, scale, _, cast = (a for a in args if not hasattr(a, "sizes"))
+    shape = attention_shape([a for a in args if hasattr(a, "sizes")], window_size, scale, cast)
+    return mega_attention(op, shape, target, is_invariant) if shape else None
 
 
 _FINDERS: dict[str, Callable[..., OpKernels | None]] = {

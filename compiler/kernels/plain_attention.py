@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from dsv41c.compiler.affine import product
 from dsv41c.compiler.kernels.signature import (
     MAX_SHARED_BYTES,
@@ -14,6 +16,8 @@ from dsv41c.compiler.kernels.signature import (
     by_row,
 )
 from dsv41c.compiler.kernels.source import Int32, Memset
+from dsv41c.compiler.ops import packed
+from dsv41c.compiler.ops.native import DTYPE_CODES
 
 _MAX_WARPS = 8  # heads of one block of attention
 _MAX_WIDTH = 1024  # a head's query and sum live in registers
@@ -41,9 +45,17 @@ def _attention(s: Signature, symbol: str, more: Constants, *inputs: str) -> Cuda
         raise Unsupported(f"head width {width}")
     warps = min(_MAX_WARPS, heads)
     constants = {"ACT": s.act("q"), "HEADS": heads, "WIDTH": width, "RING": s.size("window", 1), "WARPS": warps,
-                 "WINDOW": s.integer("window_size"), **more}
+                 "WINDOW": s.integer("window_size"), **_packing(s, "window", width), **more}
     bindings: Bindings = {**s.tensors(*inputs), "out": s.output(), "scale": s.real("scale")}
     return CudaSource((by_row(symbol, constants, bindings, s.count("q"), warps * 32, y=-(-heads // warps)),))
+
+
+def _packing(s: Signature, state: str, width: int) -> dict[str, int]:
+    """The element of a state tensor, and how its rows are packed: PACKING of packed.h."""
+    if s.dtype(state) != packed.DTYPE:
+        return {"STATE": s.act(state), "PACKING": 0}
+    form = packed.format_of(s.size(state, 2), width)
+    return {"STATE": DTYPE_CODES[torch.float8_e4m3fn], "PACKING": 1 + packed.FORMATS.index(form)}
 
 
 def _pool(s: Signature, name: str) -> dict[str, int]:
@@ -54,13 +66,16 @@ def _pool(s: Signature, name: str) -> dict[str, int]:
 
 
 def window_commit(s: Signature) -> CudaSource:
-    constants = {"ACT": s.act("window_kv"), "WIDTH": s.size("window_kv", 1), "RING": s.size("window", 1)}
+    width = s.size("window_kv", 1)
+    constants = {"ACT": s.act("window_kv"), "WIDTH": width, "RING": s.size("window", 1), **_packing(s, "window", width)}
     bindings: Bindings = {**s.tensors("window_kv", "rows", "window"), "count": Int32(s.count("window_kv"))}
     return CudaSource((by_element("window_commit", constants, bindings, s.elements("window_kv")),))
 
 
 def entry_store(s: Signature) -> CudaSource:
-    constants = {"ACT": s.act("entry"), "WIDTH": s.size("entry", 1), "RATIO": s.integer("ratio"), **_pool(s, "pool")}
+    width = s.size("entry", 1)
+    constants = {"ACT": s.act("entry"), "WIDTH": width, "RATIO": s.integer("ratio"), **_pool(s, "pool"),
+                 **_packing(s, "pool", width)}
     bindings: Bindings = {**s.tensors("entry", "rows", "page_table", "pool"), "count": Int32(s.count("entry"))}
     return CudaSource((by_element("entry_store", constants, bindings, s.elements("entry")),))
 
@@ -102,7 +117,7 @@ def _index(s: Signature, symbol: str, more: Constants, bound: Bindings, more_byt
     if shared_bytes > MAX_SHARED_BYTES:
         raise Unsupported(f"{shared_bytes} bytes of shared memory")
     constants = {"ACT": s.act("q"), "HEADS": s.size("q", 1), "WIDTH": s.size("q", 2), "RATIO": s.integer("ratio"),
-                 "TOPK": topk, **_pool(s, "keys"), **more}
+                 "TOPK": topk, **_pool(s, "keys"), **_packing(s, "keys", s.size("q", 2)), **more}
     bindings: Bindings = {**s.tensors("q", "weights", "keys", "page_table", "rows"), **bound,
                 "weight_scale": s.real("weight_scale")}
     return CudaSource((by_row(symbol, constants, bindings, s.count("q"), _INDEX_THREADS, shared_bytes=shared_bytes),))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from dsv41c.compiler.config import ModelConfig
+from dsv41c.compiler.ops import packed
 from dsv41c.compiler.options import CompileOptions
 
 
@@ -26,7 +27,13 @@ def state_specs(config: ModelConfig, options: CompileOptions) -> tuple[StateSpec
     """Every state tensor. `options.backtrack` rows stay readable behind the window after a rollback."""
     backtrack = options.backtrack
     slots, pages = options.max_num_seqs + 1, options.max_num_seqs * options.pages_per_slot + 1
-    act, window = options.torch_dtype, config.sliding_window + backtrack
+    window = config.sliding_window + backtrack
+
+    def rows(name: str, sizes: tuple[int, int], width: int, form: packed.Format) -> StateSpec:
+        if options.kv_cache_dtype == "packed":
+            return StateSpec(name, packed.DTYPE, (*sizes, form.row_bytes(width)))
+        return StateSpec(name, options.torch_dtype, (*sizes, width))
+
     specs = [
         StateSpec("slot_position", torch.int32, (slots,)),
         StateSpec("slot_token", torch.int32, (slots,)),
@@ -37,17 +44,17 @@ def state_specs(config: ModelConfig, options: CompileOptions) -> tuple[StateSpec
     if options.suffix_mode != "off":
         specs.append(StateSpec("window_floor", torch.int32, (slots,)))
     for layer in range(config.num_hidden_layers):
-        specs.append(StateSpec(f"window_{layer}", act, (slots, window, config.head_dim)))
+        specs.append(rows(f"window_{layer}", (slots, window), config.head_dim, packed.FP8))
         if layer in config.kv_source_layer_ids:
             ratio = config.ratio(layer)
             entries = options.block_size // ratio
             if ratio > 1:
                 pair = (slots, ratio - 1 + backtrack, 2, config.head_dim)
                 specs.append(StateSpec(f"pair_{layer}", torch.float32, pair))
-            specs.append(StateSpec(f"compressed_{layer}", act, (pages, entries, config.head_dim)))
-            specs.append(StateSpec(f"index_key_{layer}", act, (pages, entries, config.index_head_dim)))
+            specs.append(rows(f"compressed_{layer}", (pages, entries), config.head_dim, packed.FP4_KV))
+            specs.append(rows(f"index_key_{layer}", (pages, entries), config.index_head_dim, packed.FP4_INDEX))
     for layer in range(config.num_nextn_predict_layers if options.draft_len else 0):
-        specs.append(StateSpec(f"draft_window_{layer}", act, (slots, window, config.head_dim)))
+        specs.append(rows(f"draft_window_{layer}", (slots, window), config.head_dim, packed.FP8))
     return tuple(specs)
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from dsv41c.compiler.ops.packed import DTYPE as PACKED
 from dsv41c.compiler.ops.spec import Constraint
 
 CAST_GROUP = 32  # elements that share one scale of quantize_fp8
 STREAMS = 4  # residual streams of a mHC site
 
 
-def same_dtype(first: int, second: int, names: str) -> Constraint:
-    """Two tensor arguments of one dtype."""
+def same_dtype(first: int, second: int, names: str, or_packed: bool = False) -> Constraint:
+    """Two tensor arguments of one dtype; `or_packed`: the second may be packed state."""
     def check(*args: Any) -> str | None:
         found = args[first].dtype, args[second].dtype
-        return None if found[0] == found[1] else f"{names} are {_short(found[0])} and {_short(found[1])}"
+        fits = found[0] == found[1] or or_packed and found[1] == PACKED
+        return None if fits else f"{names} are {_short(found[0])} and {_short(found[1])}"
     return Constraint(f"{names} have one dtype", check)
 
 

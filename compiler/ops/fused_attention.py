@@ -56,7 +56,7 @@ def _whole_output_groups(*args: Any) -> str | None:
     return groups_reason(q.shape[1] * q.shape[2] // groups) if cast else None
 
 
-_CONSTRAINTS = (same_dtype(0, 1, "q and window_kv"), same_dtype(0, 2, "q and window"),
+_CONSTRAINTS = (same_dtype(0, 1, "q and window_kv"), same_dtype(0, 2, "q and window", or_packed=True),
                 Constraint("a cast takes whole groups of 32", _whole_output_groups))
 _WINDOW = ("Tensor sink, Tensor rows, Tensor table, int window_size, float scale, int groups, bool cast) -> Tensor")
 

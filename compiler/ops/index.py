@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dsv41c.compiler.ops.packed import DTYPE as PACKED
+from dsv41c.compiler.ops.packed import read
 from dsv41c.compiler.ops.rows import Row, read_rows
 from dsv41c.compiler.ops.spec import CaptureClass, NativeBody, OpSpec, PadRule
 
@@ -14,7 +16,7 @@ def _scores(q: Tensor, weights: Tensor, keys: Tensor, page_table: Tensor, row: R
     """Scores f32 [n] of the listed entries for one row's q [Hi,Di] and weights [Hi]; NaN counts as -inf."""
     per_page = keys.shape[1]
     pages = page_table[row.slot, entries // per_page].long()
-    match = q.float() @ keys[pages, entries % per_page].float().T
+    match = q.float() @ read(keys[pages, entries % per_page], q.shape[-1], torch.float32).float().T
     scores = (weights * weight_scale) @ match.clamp_min(0)
     return torch.where(scores.isnan(), float("-inf"), scores)
 
@@ -96,14 +98,19 @@ def _index_topk_within_fake(q: Tensor, weights: Tensor, keys: Tensor, page_table
 _CANDIDATE_BYTES = 8  # a float32 score and an int32 rank
 
 
+def _unpacked(q: Tensor, keys: Tensor) -> int:
+    """One key of packed ones."""
+    return q.shape[2] * q.element_size() if keys.dtype == PACKED else 0
+
+
 def _pool_scratch(q: Tensor, weights: Tensor, keys: Tensor, page_table: Tensor, *_: object) -> int:
     """Room for one row that sees every entry its page table can map."""
-    return page_table.shape[1] * keys.shape[1] * _CANDIDATE_BYTES
+    return page_table.shape[1] * keys.shape[1] * _CANDIDATE_BYTES + _unpacked(q, keys)
 
 
 def _within_scratch(q: Tensor, weights: Tensor, keys: Tensor, page_table: Tensor, rows: Tensor,
                     blocks: Tensor, topk: int, ratio: int, weight_scale: float, block_size: int) -> int:
-    return blocks.shape[1] * block_size * _CANDIDATE_BYTES
+    return blocks.shape[1] * block_size * _CANDIDATE_BYTES + _unpacked(q, keys)
 
 
 _TIES = "the lower entry (or block) id; NaN counts as -inf"

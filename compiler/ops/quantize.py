@@ -29,7 +29,7 @@ def power_of_two_at_least(x: Tensor) -> Tensor:
     return x.view(torch.int32).add(_MANTISSA).bitwise_and(_EXPONENT).view(torch.float32)
 
 
-def _round_e2m1(magnitude: Tensor) -> Tensor:
+def round_e2m1(magnitude: Tensor) -> Tensor:
     """Nearest of 0 .5 1 1.5 2 3 4 6, ties to the even code, for magnitudes >= 0."""
     step = magnitude.view(torch.int32).bitwise_and(_EXPONENT).view(torch.float32).clamp_min(1.0).mul(_ONE_BIT)
     return magnitude.add(step).sub(step)
@@ -57,7 +57,7 @@ def quantize_fp4_index(x: Tensor) -> Tensor:
     magnitude = groups.abs()
     largest = magnitude.amax(-1, keepdim=True).clamp_min(E2M1_MAX * 2.0**-126)
     scale = power_of_two_at_least(largest.div(E2M1_MAX))
-    value = _round_e2m1(magnitude.div(scale)).mul(scale)
+    value = round_e2m1(magnitude.div(scale)).mul(scale)
     return _with_sign(value, groups).view(x.shape).to(x.dtype)
 
 
@@ -68,7 +68,7 @@ def quantize_fp4_kv(x: Tensor) -> Tensor:
     scale = magnitude.amax(-1, keepdim=True).div(E2M1_MAX).clamp(2.0**-9, E4M3_MAX)
     scale = scale.to(torch.float8_e4m3fn).to(torch.float32)
     # A scale rounded down leaves quotients above 6: they saturate.
-    value = _round_e2m1(magnitude.div(scale).clamp_max(E2M1_MAX)).mul(scale)
+    value = round_e2m1(magnitude.div(scale).clamp_max(E2M1_MAX)).mul(scale)
     return _with_sign(value, groups).view(x.shape).to(x.dtype)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dsv41c.compiler.ops.packed import stored
 from dsv41c.compiler.ops.rows import read_rows
 from dsv41c.compiler.ops.spec import CaptureClass, NativeBody, OpSpec, PadRule
 
@@ -17,7 +18,7 @@ def _window_commit(window_kv: Tensor, rows: Tensor, window: Tensor) -> None:
     ring = window.shape[1]
     for i, row in enumerate(read_rows(rows)):
         if not row.pad and row.among_last(ring, i):
-            window[row.slot, row.position % ring] = window_kv[i]
+            window[row.slot, row.position % ring] = stored(window_kv[i], window)
 
 
 def _compress_pairs_fake(kv: Tensor, gate: Tensor, rows: Tensor, pair: Tensor, dtype: torch.dtype) -> Tensor:
@@ -49,7 +50,7 @@ def _entry_store(entry: Tensor, rows: Tensor, page_table: Tensor, pool: Tensor, 
         j = row.position // ratio
         page = int(page_table[row.slot, j // per_page])
         if page != pool.shape[0] - 1:  # an unmapped page: the trash page is never written
-            pool[page, j % per_page] = entry[i]
+            pool[page, j % per_page] = stored(entry[i], pool)
 
 
 SPECS: tuple[OpSpec, ...] = (

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from dsv41c.compiler.checkpoint.make import make_checkpoint
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.driver import compile_checkpoint, fuse
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.planning import Planner
 from dsv41c.runtime.manifest import Manifest
-from dsv41c.runtime.plan import codec, schema
+from dsv41c.runtime.plan import codec, expr, schema
 from dsv41c.runtime.plan.memory_classes import memory_by_class
 from dsv41c.tools.cli.main import run
+from tests.unit.runtime.plan.native_plan import verify
 
 SMALL = {"max_model_len": 64, "max_num_seqs": 4, "max_num_batched_tokens": 16}
 ELF = b"\x7fELF"
@@ -89,3 +91,27 @@ def test_drafts_need_no_composite(tiny_checkpoint: Path, target: str) -> None:
     plan = Planner(fused).plan(SMALL["max_model_len"], SMALL["max_num_batched_tokens"])
     assert plan.required_features == ("cuda_cubin", "kernel_sequences")
     assert [m.name for m in plan.methods] == ["decode", "encoder", "decoder", "head", "draft"]
+
+
+@pytest.mark.nvcc
+def test_a_packed_cache_of_real_heads_has_the_attention_kernel(tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """`small` has heads of 512: every attention launch is mega_attention with its finish, and none a sequence."""
+    monkeypatch.setenv("DSV41C_CACHE_DIR", str(tmp_path / "cache"))
+    checkpoint = make_checkpoint("small", tmp_path / "ckpt", headers_only=True).path
+    plan = compiled(checkpoint, tmp_path / "art", target="sm_90a", kv_cache_dtype="packed", block_size=64)
+    bodies = [k.body for k in plan.kernels if "mega_" in k.op and k.op.endswith("_attention")]
+    assert bodies
+    for body in bodies:
+        assert isinstance(body, schema.CudaBody)
+        assert [node.symbol for node in body.launches] == ["mega_attention", "mega_attention_finish"]
+    split = compiled(checkpoint, tmp_path / "split", target="sm_90a", kv_cache_dtype="packed", block_size=64,
+                     batch_invariant="off")
+    grids = {expr.evaluate(node.grid[1], {"rows": 4}) for p in (plan, split) for k in p.kernels
+             if k.op == "dsv41c::mega_sparse_attention" for node in k.body.launches[:1]}
+    assert grids == {1, 4}
+    for folder in ("art", "split"):
+        verify((tmp_path / folder / "plan.json").read_bytes())
+    held = {s.name.rstrip("0123456789"): (s.dtype, s.sizes[-1]) for s in plan.state}
+    assert (held["window_"], held["compressed_"], held["index_key_"]) == (
+        ("uint8", 528), ("uint8", 288), ("uint8", 68))

@@ -7,40 +7,12 @@ from collections.abc import Callable
 import torch
 
 from dsv41c.compiler.ops import mega, moe
-from dsv41c.tools.bench import inputs
+from dsv41c.tools.bench import attention_checks, inputs
+from dsv41c.tools.bench.comparing import close, require, same_bytes
 from dsv41c.tools.bench.launching import Case
 
 ROWS = (1, 31, 32, 33, 128, 512, 2048, 8192)
 HALF_STEP = 1e-4  # relative L2 that rare one-step flips of bf16 may leave
-
-
-class Mismatch(Exception):
-    """A result outside its bound."""
-
-
-def relative(a: torch.Tensor, b: torch.Tensor) -> float:
-    a, b = a.double(), b.double()
-    return float((a - b).norm() / b.norm())
-
-
-def require(holds: bool, what: str) -> None:
-    if not holds:
-        raise Mismatch(what)
-
-
-def bytes_of(x: torch.Tensor) -> torch.Tensor:
-    return x.contiguous().view(torch.uint8)
-
-
-def same_bytes(a: torch.Tensor, b: torch.Tensor, what: str) -> None:
-    wrong = int((bytes_of(a) != bytes_of(b)).sum())
-    require(wrong == 0, f"{what}: {wrong} bytes differ")
-
-
-def close(a: torch.Tensor, b: torch.Tensor, bound: float, what: str, report: dict[str, float]) -> None:
-    error = relative(a, b)
-    report[what] = max(report.get(what, 0.0), error)
-    require(error <= bound, f"{what}: relative L2 {error:.2e} above {bound:.0e}")  # NaN is never below
 
 
 def cast_is_exact(x: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor) -> None:
@@ -223,5 +195,10 @@ CHECKS: dict[str, Callable[[Case, int], dict[str, float]]] = {
     "norm_rope_store": lambda c, n: norm_rope_store(c, n, 512, 64, 134),
     "norm_rope_store_demo": lambda c, n: norm_rope_store(c, n, 64, 32, 38),
     "embed_expand": lambda c, n: embed_expand(c, n, 5120, 129280),
+    "mega_attention": lambda c, n: attention_checks.check(c, n, 64, 512, True),
+    "mega_attention_split": lambda c, n: attention_checks.check(c, n, 64, 512, True),
+    "mega_attention_uncast": lambda c, n: attention_checks.check(c, n, 64, 512, False),
+    "mega_attention_small": lambda c, n: attention_checks.check(c, n, 16, 128, False),
+    "mega_attention_window": lambda c, n: attention_checks.check(c, n, 64, 0, False),
     "embed_expand_demo": lambda c, n: embed_expand(c, n, 128, 129280),
 }

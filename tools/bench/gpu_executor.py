@@ -50,7 +50,8 @@ def check_launches(folder: Path, target: str) -> dict[str, Any]:
     from dsv41c.tools.bench.gpu_launches import check_launches as check
 
     found: dict[str, Any] = {"ok": True}
-    cases = (("tiny", ("float32", "off")), ("tiny", ("bfloat16", "fake")), ("demo", ("bfloat16", "fake")))
+    cases = (("tiny", ("float32", "off", "auto")), ("tiny", ("bfloat16", "fake", "auto")),
+             ("demo", ("bfloat16", "fake", "auto")), ("tiny", ("bfloat16", "fake", "packed")))
     for config, numerics in cases:
         artifact_of(folder, config, None, target=target)
         verdicts = check(folder / f"{config}-None", target, numerics, (9, 6))
@@ -184,9 +185,10 @@ def compile_everything(target: str) -> int:
         for config in ("tiny", "demo"):
             artifact_of(folder, config, None, target=target)
             view = CheckpointView.open(folder / f"{config}-None")
-            for dtype, quantizers in (("float32", "off"), ("bfloat16", "fake")):
-                options = CompileOptions(dtype=dtype, quantizers=quantizers, target=target)
-                for chosen in (SMALL, MODES, MANY):
+            for dtype, quantizers, cache in (("float32", "off", "auto"), ("bfloat16", "fake", "auto"),
+                                             ("bfloat16", "fake", "packed")):
+                options = CompileOptions(dtype=dtype, quantizers=quantizers, kv_cache_dtype=cache, target=target)
+                for chosen in (SMALL,) if cache == "packed" else (SMALL, MODES, MANY):
                     compile_plan(view, replace(options, **chosen), print)
         for form in FORMS.values():
             artifact_of(folder, "tiny", 1, target=target, **form)

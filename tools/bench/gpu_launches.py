@@ -149,11 +149,14 @@ def _compare_selection(case: Case, found: torch.Tensor, expected: torch.Tensor) 
     return worst, ""
 
 
-def check_launches(checkpoint: Path, target: str, numerics: tuple[str, str], lengths: Sequence[int]) -> LaunchVerdicts:
-    """Two requests in one prefill step with pads' neighbours, a second chunk, then two decode steps."""
-    dtype, quantizers = numerics
-    options = CompileOptions(dtype=dtype, quantizers=quantizers, target=target, max_model_len=128, block_size=8,
-                             max_num_seqs=4, max_num_batched_tokens=96)  # SMALL of gpu_executor.py
+def check_launches(checkpoint: Path, target: str, numerics: tuple[str, str, str],
+                   lengths: Sequence[int]) -> LaunchVerdicts:
+    """Two requests in one prefill step with pads' neighbours, a second chunk, then two decode steps. `numerics`: dtype,
+    quantizers, dtype of the cache."""
+    dtype, quantizers, cache = numerics
+    options = CompileOptions(dtype=dtype, quantizers=quantizers, kv_cache_dtype=cache, target=target,
+                             # SMALL of gpu_executor.py
+                             max_model_len=128, block_size=8, max_num_seqs=4, max_num_batched_tokens=96)
     compiled = compile_plan(CheckpointView.open(checkpoint), options, lambda _: None)
     vocab = compiled.view.config.vocab_size
     tokens = np.random.default_rng(1).integers(0, vocab, (2, 128))

@@ -81,3 +81,34 @@ def embed_expand(rows: int, hidden: int, table: torch.Tensor) -> list[torch.Tens
     rows_table = torch.zeros(rows, 8, dtype=torch.int32, device=DEVICE)
     rows_table[:, 5] = torch.randint(-2, table.shape[0] + 2, (rows,), device=DEVICE)
     return [rows_table, table, poisoned((rows, 4, hidden), BF16), poisoned((rows, 4), F32)]
+
+
+SLOT_PAGES, PAGE_ROWS, POOL_PAGES, POSITIONS = 32, 64, 8192, 4096
+
+
+def attention_state(slots: int) -> dict[str, torch.Tensor]:
+    """Packed state whose codes are random, and the tables that lead to it; shared by all calls of a timing."""
+    ring = torch.empty(slots + 1, 134, 528, dtype=torch.uint8, device=DEVICE)
+    ring[..., :512] = normal(slots + 1, 134, 512, dtype=F32).to(E4M3).view(torch.uint8)
+    ring[..., 512:] = torch.randint(122, 130, (slots + 1, 134, 16), device=DEVICE).to(torch.uint8)
+    pool = torch.randint(0, 256, (POOL_PAGES + 1, PAGE_ROWS, 288), device=DEVICE, dtype=torch.uint8)
+    pool[..., 256:] = (torch.rand(POOL_PAGES + 1, PAGE_ROWS, 32, device=DEVICE) * 0.6 + 0.05).to(E4M3).view(torch.uint8)
+    angle = torch.rand(POSITIONS, 32, device=DEVICE) * 6.28
+    return {"ring": ring, "pool": pool, "angles": torch.stack((angle.cos(), angle.sin()), -1).contiguous(),
+            "pages": torch.randint(0, POOL_PAGES, (slots + 1, SLOT_PAGES), device=DEVICE, dtype=torch.int32)}
+
+
+def mega_attention(rows: int, heads: int, selected: int, state: dict[str, torch.Tensor], group: int,
+                   holes: bool = False) -> list[torch.Tensor]:
+    """Tensors of one launch with a poisoned result; `selected` 0: attention over the window. `holes`: selections that
+    end in -1, begin with it or hold nothing else, windows of few keys and of none, pads."""
+    slots = state["ring"].shape[0] - 1
+    table = row_table(rows, group, slots, pads=min(2, rows - 1) if holes else 0, positions=SLOT_PAGES * PAGE_ROWS)
+    chosen = torch.randint(0, SLOT_PAGES * PAGE_ROWS, (rows, max(selected, 1)), device=DEVICE, dtype=torch.int32)
+    if holes:
+        chosen[1::8], chosen[2::8, selected // 2 :], chosen[3::8, : selected // 3] = -1, -1, -1
+        table[5::8, 6] = table[5::8, 1] - 2
+        table[1::16, 6] = table[1::16, 1] + 1
+    given = [normal(rows, heads, 512), normal(rows, 512), state["ring"]]
+    given += [state["pool"], state["pages"], chosen] if selected else []
+    return [*given, normal(heads, dtype=F32), table, state["angles"], poisoned((rows, heads, 512), BF16)]

@@ -17,6 +17,7 @@ make_importable()
 import torch  # noqa: E402
 
 from dsv41c.tools.bench import checks, peers, timings  # noqa: E402
+from dsv41c.tools.bench.comparing import Mismatch  # noqa: E402
 from dsv41c.tools.bench.launching import load_cases  # noqa: E402
 
 
@@ -44,7 +45,7 @@ def check_all(cases: dict[str, Any]) -> tuple[list[str], dict[str, dict[str, flo
             try:
                 for key, value in checks.CHECKS[name](case, rows).items():
                     worst[key] = max(worst.get(key, 0.0), value)
-            except checks.Mismatch as mismatch:
+            except Mismatch as mismatch:
                 failures.append(f"{name} at {rows} rows: {mismatch}")
             torch.cuda.empty_cache()
         reports[name] = worst

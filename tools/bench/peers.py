@@ -12,16 +12,16 @@ from dsv41c.tools.bench.launching import graph_us
 MISSING: dict[str, str] = {}
 
 
-def _has_tile_kernels() -> bool:
-    if importlib.util.find_spec("tile_kernels") is None:
-        MISSING["tile_kernels"] = "not installed"
+def _has(package: str) -> bool:
+    if importlib.util.find_spec(package) is None:
+        MISSING[package] = "not installed"
         return False
     return True
 
 
 def mhc_us(rows: int, hidden: int, fn: torch.Tensor, sets: int) -> float | None:
     """tile_kernels post and pre (16 partials, as it asks for), with the mix product as a torch TF32 matmul between."""
-    if not _has_tile_kernels():
+    if not _has("tile_kernels"):
         return None
     from tile_kernels.mhc import mhc_post_fwd, mhc_pre_big_fuse_fwd
 
@@ -62,7 +62,7 @@ def gate_us(sets: list[list[torch.Tensor]], topk: int) -> float:
 
 
 def norm_us(rows: int, width: int, weight: torch.Tensor, sets: int) -> float | None:
-    if not _has_tile_kernels():
+    if not _has("tile_kernels"):
         return None
     from tile_kernels.quant import norm_forward_and_per_token_cast
 
@@ -73,3 +73,26 @@ def norm_us(rows: int, width: int, weight: torch.Tensor, sets: int) -> float | N
                                         with_out_bf16=True)
 
     return graph_us([lambda x=x: call(x) for x in given])
+
+
+def attention_us(rows: int, selected: int, sets: int) -> float | None:
+    """FlashMLA (sgl-flash-mla) over its V4 format, 584 bytes a key, the only one it has on sm_90a: 128 keys of a window
+    and the selected ones; without rotary, casts and the commit of keys."""
+    if not _has("flash_mla"):
+        return None
+    from flash_mla import flash_mla_with_kvcache, get_mla_metadata
+
+    pages = {"window": 2048, "extra": 8192}
+    cache = {name: torch.zeros(count, 64, 1, 584, dtype=torch.uint8, device="cuda") for name, count in pages.items()}
+    sink, calls = inputs.normal(64, dtype=torch.float32), []
+    for _ in range(sets):
+        q, (meta, _) = inputs.normal(rows, 1, 64, 512), get_mla_metadata()
+        window, extra = (torch.randint(0, pages[name] * 64, (rows, 1, keys), device="cuda", dtype=torch.int32)
+                         for name, keys in (("window", 128), ("extra", selected)))
+
+        def call(q=q, meta=meta, window=window, extra=extra) -> None:
+            flash_mla_with_kvcache(q, cache["window"], None, None, 512, meta, indices=window, attn_sink=sink,
+                                   extra_k_cache=cache["extra"], extra_indices_in_kvcache=extra, use_legacy=True)
+
+        calls.append(call)
+    return graph_us(calls)

@@ -83,6 +83,18 @@ def norm_rope_store(case: Case, rows: int) -> Timing:
     return Timing("norm_rope_store", rows, us, floor, "none", None, floor / 0.7 if rows >= 2048 else None)
 
 
+def mega_attention(name: str, case: Case, rows: int, selected: int = 512) -> Timing:
+    """Decode rows, four a request. Floor: keys, query and result once, or the products at the rate of bfloat16."""
+    heads, width = 64, 512
+    state = inputs.attention_state(slots=1024)
+    keys = 128 * 528 + selected * 288
+    size = rows * (keys + 4 * heads * width)
+    us = times_of(case, lambda: inputs.mega_attention(rows, heads, selected, state, 4), rows, size)
+    floor = max(size / TB, rows * 4 * heads * width * (128 + selected) / 740e6)
+    peer = peers.attention_us(rows, selected, rotation(size)) if selected else None
+    return Timing(name, rows, us, floor, "FlashMLA, V4 format", peer, peer and peer / 1.3)
+
+
 def embed_expand(case: Case, rows: int) -> Timing:
     hidden = 5120
     table = inputs.normal(129280, hidden)
@@ -99,5 +111,8 @@ TIMINGS: tuple[tuple[str, tuple[int, ...], Callable[[Case, int], Timing]], ...] 
     ("rmsnorm_mxfp8", (32, 512, 2048, 8192), lambda c, n: rmsnorm_mxfp8("rmsnorm_mxfp8", c, n, 5120)),
     ("rmsnorm_mxfp8_query", (32, 2048, 8192), lambda c, n: rmsnorm_mxfp8("rmsnorm_mxfp8_query", c, n, 1280)),
     ("norm_rope_store", (1, 32, 2048, 8192), norm_rope_store),
+    ("mega_attention", (1, 32, 64, 128, 256, 512, 1024, 4096), lambda c, n: mega_attention("mega_attention", c, n)),
+    ("mega_attention_split", (1, 32, 64), lambda c, n: mega_attention("mega_attention_split", c, n)),
+    ("mega_attention_window", (32, 1024), lambda c, n: mega_attention("mega_attention_window", c, n, 0)),
     ("embed_expand", (32, 2048), embed_expand),
 )

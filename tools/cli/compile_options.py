@@ -13,7 +13,12 @@ MaxNumSeqs = Annotated[int, typer.Option(help="Most requests at a time.")]
 BlockSize = Annotated[int, typer.Option(help="Tokens of a page of the compressed cache.")]
 Dtype = Annotated[str, typer.Option(help="float32 or bfloat16.")]
 Quantizers = Annotated[str, typer.Option(help="off, or fake: round activations as the model does.")]
+KvCacheDtype = Annotated[str, typer.Option(help="auto: that of the activations; packed: FP8 windows, FP4 entries and "
+                                           "index keys, with the same results.")]
 Target = Annotated[str, typer.Option(help="cpu, sm_90a or sm_100a.")]
+BatchInvariant = Annotated[str, typer.Option(metavar="on|off", help="On a CUDA target, off: attention of few rows "
+                                             "splits their keys, which is faster, and a row's bits depend on the "
+                                             "bucket.")]
 Fallback = Annotated[list[str] | None, typer.Option(metavar="OP", help="On a CUDA target, run this op through ATen "
                                                     "instead of its kernel; may be repeated.")]
 Without = Annotated[list[str] | None, typer.Option(metavar="PASS", help="Leave this pass out; may be repeated. "

@@ -29,7 +29,9 @@ def plan_command(
     block_size: shared.BlockSize = 128,
     dtype: shared.Dtype = "bfloat16",
     quantizers: shared.Quantizers = "fake",
+    kv_cache_dtype: shared.KvCacheDtype = "auto",
     target: shared.Target = "cpu",
+    batch_invariant: shared.BatchInvariant = "on",
     fallback: shared.Fallback = None,
     without: shared.Without = None,
     break_ops: shared.Breaks = None,
@@ -54,7 +56,9 @@ def plan_command(
     check_policy(allowed, bucket_policy)
     sizes = None if histogram is None else read_histogram(histogram)
     given = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs, block_size=block_size, dtype=dtype,
-                           quantizers=quantizers, target=target, fallback=tuple(fallback or ()),
+                           quantizers=quantizers, kv_cache_dtype=kv_cache_dtype, target=target,
+                           batch_invariant=batch_invariant,
+                           fallback=tuple(fallback or ()),
                            without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=True,
                            suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens,
                            full_decoder_rows=full_decoder_rows,

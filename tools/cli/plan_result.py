@@ -57,6 +57,10 @@ def compile_arguments(options: CompileOptions, buckets: Mapping[str, tuple[int, 
     arguments = [word for name in names for word in (f"--{name.replace('_', '-')}", str(getattr(options, name)))]
     lists = {"--fallback": options.fallback, "--without": options.without, "--break": options.breaks}
     arguments += [word for option, words in lists.items() for each in words for word in (option, each)]
+    if options.kv_cache_dtype != type(options).kv_cache_dtype:
+        arguments += ["--kv-cache-dtype", options.kv_cache_dtype]
+    if options.batch_invariant != type(options).batch_invariant:
+        arguments += ["--batch-invariant", options.batch_invariant]
     if options.suffix_mode != "off":
         arguments += ["--suffix-mode", options.suffix_mode, "--suffix-keep-tokens", str(options.suffix_keep_tokens)]
     if options.full_decoder_rows:

@@ -6,10 +6,12 @@ import argparse
 import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dsv41c.compiler.kernels import catalog, nvcc, tilelang_lowering
+from dsv41c.compiler.kernels.attention_catalog import AttentionShape
 from dsv41c.compiler.kernels.build import build_kernel
 from dsv41c.compiler.kernels.source import TARGETS, CompiledKernel, KernelSource
 from dsv41c.runtime.plan import expr
@@ -21,6 +23,15 @@ RECORDS = ROOT / "tests/kernels/launch_records.json"  # what a test holds new bu
 # Shapes of DeepSeek-V4.1-Flash, of its draft, and of the small checkpoints that tests use.
 EPS = 1e-20
 HC_EPS = 1e-6
+ATTENTION = AttentionShape(64, 128, 134, 4096, 512, (8193, 64, 32), 512**-0.5, True)  # pool of tools/bench/inputs.py
+UNCAST = replace(ATTENTION, cast=False)
+
+
+def _attention(shape: AttentionShape, is_invariant: bool) -> catalog.OpKernels:
+    name = "mega_sparse_attention" if shape.pool else "mega_window_attention"
+    return catalog.mega_attention(name, shape, "sm_90a", is_invariant)
+
+
 CASES: dict[str, catalog.OpKernels] = {
     "mega_mhc": catalog.mega_mhc(5120, 20, EPS, HC_EPS),
     "mega_mhc_maps": catalog.mega_mhc(5120, 20, EPS, HC_EPS, maps=True),
@@ -33,6 +44,11 @@ CASES: dict[str, catalog.OpKernels] = {
     "rmsnorm_mxfp8_demo": catalog.rmsnorm_mxfp8(64, EPS),
     "norm_rope_store": catalog.norm_rope_store(512, 64, 134, EPS),
     "norm_rope_store_demo": catalog.norm_rope_store(64, 32, 38, EPS),
+    "mega_attention": _attention(ATTENTION, True),
+    "mega_attention_split": _attention(ATTENTION, False),
+    "mega_attention_uncast": _attention(UNCAST, False),
+    "mega_attention_small": _attention(replace(UNCAST, heads=16, selected=128), True),
+    "mega_attention_window": _attention(replace(UNCAST, selected=0, pool=None), True),
     "embed_expand": catalog.embed_expand(5120, 129280),
     "embed_expand_demo": catalog.embed_expand(128, 129280),
 }

@@ -1,8 +1,9 @@
 // Scores of compressed entries for one row, a thread an entry. Macros: ACT, HEADS, WIDTH, RATIO, TOPK, POOL_PAGES,
-// PAGE_ROWS, PAGES_PER_SLOT.
+// PAGE_ROWS, PAGES_PER_SLOT, PACKING.
 #pragma once
 
 #include "best_of.h"
+#include "packed.h"
 #include "row_view.h"
 #include "shared_memory.h"
 
@@ -17,13 +18,13 @@ using Pool = PagedPool<POOL_PAGES, PAGE_ROWS, PAGES_PER_SLOT>;
 using BestEntries = BestOf<TOPK, THREADS, THREADS>;
 
 struct Scorer {
-  const act* keys;
+  const stored<STATE>* keys;
   Pool pool;
   float *query, *weight;  // query [WIDTH][PADDED_HEADS]
   int slot;
 
-  __device__ __forceinline__ Scorer(const act* q, const float* weights, const act* pool_keys, const int* page_table,
-                                    const int* rows, float weight_scale, void* memory)
+  __device__ __forceinline__ Scorer(const act* q, const float* weights, const stored<STATE>* pool_keys,
+                                    const int* page_table, const int* rows, float weight_scale, void* memory)
       : keys(pool_keys),
         pool{page_table},
         query(static_cast<float*>(memory)),
@@ -39,12 +40,12 @@ struct Scorer {
   }
 
   __device__ __forceinline__ float operator()(int j) const {
-    const act* key = keys + pool.entry(slot, j) * WIDTH;
+    const auto* key = keys + pool.entry(slot, j) * row_length(PACKING, WIDTH);
     float sum = 0.0f;
     for (int h0 = 0; h0 < HEADS; h0 += UNIT) {
       float match[UNIT] = {};
       for (int d = 0; d < WIDTH; ++d) {
-        const float k = to_float(key[d]);
+        const float k = packed_value<PACKING, WIDTH, act>(key, d);
 #pragma unroll
         for (int u = 0; u < UNIT; ++u) match[u] = fmaf(query[d * PADDED_HEADS + h0 + u], k, match[u]);
       }

@@ -2,7 +2,7 @@
 #include "index.h"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    index_topk(const act* q, const float* weights, const act* keys, const int* page_table, const int* rows,
+    index_topk(const act* q, const float* weights, const stored<STATE>* keys, const int* page_table, const int* rows,
                int* selected, float weight_scale) {
   DYNAMIC_SHARED(memory);
   const Scorer score(q, weights, keys, page_table, rows, weight_scale, memory + BestEntries::BYTES);

@@ -5,8 +5,8 @@ constexpr int TILE_BLOCKS = THREADS / BLOCK_ENTRIES;
 using BestBlocks = BestOf<TOPK_BLOCKS, TILE_BLOCKS, THREADS>;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    index_topk_blocks(const act* q, const float* weights, const act* keys, const int* page_table, const int* rows,
-                      int* selected, int* blocks, float weight_scale) {
+    index_topk_blocks(const act* q, const float* weights, const stored<STATE>* keys, const int* page_table,
+                      const int* rows, int* selected, int* blocks, float weight_scale) {
   DYNAMIC_SHARED(memory);
   __shared__ float tile[THREADS];
   const Scorer score(q, weights, keys, page_table, rows, weight_scale, memory + BestEntries::BYTES + BestBlocks::BYTES);

@@ -2,8 +2,8 @@
 #include "index.h"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    index_topk_within(const act* q, const float* weights, const act* keys, const int* page_table, const int* rows,
-                      const int* blocks, int* selected, float weight_scale) {
+    index_topk_within(const act* q, const float* weights, const stored<STATE>* keys, const int* page_table,
+                      const int* rows, const int* blocks, int* selected, float weight_scale) {
   DYNAMIC_SHARED(memory);
   const Scorer score(q, weights, keys, page_table, rows, weight_scale, memory + BestEntries::BYTES);
   BestEntries best(memory);

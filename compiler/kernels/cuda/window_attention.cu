@@ -2,8 +2,8 @@
 #include "attention.h"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    window_attention(const act* q, const act* window_kv, const act* window, const float* sink, const int* rows,
-                     act* out, float scale) {
+    window_attention(const act* q, const act* window_kv, const stored<STATE>* window, const float* sink,
+                     const int* rows, act* out, float scale) {
   const Row row = row_at(rows, blockIdx.x);
   const WindowKeys keys(window_kv, window, row, row[POSITION] - WINDOW + 1, row[POSITION]);
   attend(q, sink, out, keys.count, scale, keys);

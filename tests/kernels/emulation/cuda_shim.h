@@ -59,6 +59,7 @@ inline jmp_buf scheduler;
 inline Index3 block_index, block_size, grid_size;
 inline Barrier block_barrier;
 inline std::vector<Barrier> warp_barriers;
+inline Barrier named_barriers[16];
 inline std::vector<uint64_t> exchange;
 inline long progress = 0;
 inline void (*body)() = nullptr;
@@ -70,17 +71,19 @@ inline void yield() {
   if (!_setjmp(current->resume)) _longjmp(scheduler, 1);
 }
 
+inline bool arrive(Barrier& b, int expected) {
+  if (++b.arrived != expected) return false;
+  b.last_any = b.any;
+  b.any = b.arrived = 0;
+  ++b.generation;
+  ++progress;
+  return true;
+}
 inline int wait(Barrier& b, int expected, int predicate) {
   b.any |= predicate;
   const int generation = b.generation;
-  if (++b.arrived == expected) {
-    b.last_any = b.any;
-    b.any = b.arrived = 0;
-    ++b.generation;
-    ++progress;
-  } else {
+  if (!arrive(b, expected))
     while (b.generation == generation) yield();
-  }
   return b.last_any;
 }
 inline void wait_warp() { wait(warp_barriers[lane_of_block() / WARP], WARP, 0); }
@@ -105,6 +108,7 @@ inline void prepare(int threads) {
     fibers[t].thread.x = static_cast<unsigned>(t);
   }
   block_barrier = Barrier{};
+  std::fill_n(named_barriers, 16, Barrier{});
   warp_barriers.assign((threads + WARP - 1) / WARP, Barrier{});
   exchange.assign(threads, 0);
 }
@@ -185,6 +189,9 @@ inline void __syncthreads() { shim::wait(shim::block_barrier, static_cast<int>(s
 inline int __syncthreads_or(int predicate) {
   return shim::wait(shim::block_barrier, static_cast<int>(shim::fibers.size()), predicate != 0);
 }
+// Barriers of some of the block's threads, of which some arrive without waiting.
+inline void barrier_arrive(int id, int count) { shim::arrive(shim::named_barriers[id], count); }
+inline void barrier_wait(int id, int count) { shim::wait(shim::named_barriers[id], count, 0); }
 inline void __syncwarp(unsigned = 0xffffffffu) { shim::wait_warp(); }
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int distance) {

@@ -10,6 +10,12 @@ struct alignas(8) float2 {
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
+inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t chosen) {
+  const uint64_t bytes = a | static_cast<uint64_t>(b) << 32;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) result |= static_cast<uint32_t>(bytes >> (chosen >> (4 * i) & 7) * 8 & 0xff) << (8 * i);
+  return result;
+}
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __expf(float x) { return expf(x); }
 inline float __frcp_rn(float x) { return 1.0f / x; }

@@ -59,7 +59,7 @@ REFUSED = {
 def test_every_tensor_of_the_op_has_at_most_one_index(case: str) -> None:
     """Bindings point at inputs in schema order, then outputs; nothing points past them."""
     op, args = FOUND[case]
-    found = find_kernels(op, args)
+    found = find_kernels(op, args, "sm_90a")
     assert found is not None and found.op == op
     schema = OPS[op].parsed()
     tensors = sum("Tensor" in str(a.type) for a in schema.arguments) + len(schema.returns)
@@ -72,4 +72,4 @@ def test_every_tensor_of_the_op_has_at_most_one_index(case: str) -> None:
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_no_kernel_takes_is_refused(case: str) -> None:
     op, args = REFUSED[case]
-    assert find_kernels(op, args) is None
+    assert find_kernels(op, args, "sm_90a") is None

@@ -30,7 +30,7 @@ def test_the_digest_sees_every_field() -> None:
                                "weights": "map", "suffix_mode": "mask", "suffix_keep_tokens": 9,
                                "full_decoder_rows": 5, "bucket_policy": "step", "buckets": ("decode=1,2",),
                                "bucket_step": 64, "histogram": ("decode=1:10",), "max_graphs": 40, "draft_len": 2,
-                               "max_eager_rows": 70}
+                               "max_eager_rows": 70, "kv_cache_dtype": "packed", "batch_invariant": "off"}
     assert set(changed) == {field.name for field in dataclasses.fields(base)}
     digests = {CompileOptions(**{name: value}).digest() for name, value in changed.items()}
     assert len(digests | {base.digest()}) == len(changed) + 1
@@ -45,6 +45,10 @@ def test_the_digest_sees_every_field() -> None:
     ({"full_decoder_rows": -1}, "--full-decoder-rows"), ({"full_decoder_rows": 513}, "--full-decoder-rows"),
     ({"draft_len": 4}, "--draft-len"), ({"draft_len": -1}, "--draft-len"),
     ({"suffix_keep_tokens": 9}, "--suffix-keep-tokens"),
+    ({"batch_invariant": "off"}, "--batch-invariant"),
+    ({"batch_invariant": "maybe", "target": "sm_90a"}, "--batch-invariant"),
+    ({"kv_cache_dtype": "fp8"}, "--kv-cache-dtype"),
+    ({"kv_cache_dtype": "packed", "quantizers": "off"}, "--kv-cache-dtype"),
 ])
 def test_bad_values_name_the_option_and_what_is_legal(values: dict[str, Any], option: str) -> None:
     with pytest.raises(Dsv41cError, match="DSV41C-E0901") as caught:
@@ -85,3 +89,10 @@ def test_the_default_of_kept_rows_grows_with_a_long_block() -> None:
     model = dataclasses.replace(tiny(), dspark_block_size=20)
     options = CompileOptions(suffix_mode="compact", draft_len=20).resolved(model)
     assert options.suffix_keep_tokens == model.sliding_window + 21
+
+
+def test_a_packed_cache_needs_whole_groups() -> None:
+    config = dataclasses.replace(tiny(), index_head_dim=48)
+    with pytest.raises(Dsv41cError, match="DSV41C-E0901") as caught:
+        CompileOptions(kv_cache_dtype="packed").resolved(config)
+    assert caught.value.needed == "heads of whole groups of 32 numbers; the model's have 32 and 48"

@@ -162,7 +162,7 @@ def test_every_option_that_differs_is_printed() -> None:
         "quantizers": "off", "target": "sm_90a", "fallback": ("rotary", "linear"), "without": ("mega_mhc",),
         "breaks": ("linear",), "suffix_mode": "compact", "suffix_keep_tokens": 20, "full_decoder_rows": 7,
         "bucket_policy": "step", "bucket_step": 8, "buckets": ("decode=1",), "max_graphs": 40, "max_eager_rows": 16,
-        "draft_len": 2,
+        "draft_len": 2, "kv_cache_dtype": "packed", "batch_invariant": "off",
     }
     assert {field.name for field in dataclasses.fields(CompileOptions)} - set(changed) == {
         "plan_only", "weights", "histogram"}

@@ -8,14 +8,21 @@
 namespace dsv41c::cpu {
 namespace {
 
-// Scratch of one row: addresses of its keys, the scores of one head, the sum of one head.
+// Scratch of one row: addresses of its keys, the scores of one head, the sum of one head and, where state is packed,
+// the keys that were unpacked.
 struct Scratch {
-  static int64_t bytes(int64_t keys, int64_t width) { return keys * 8 + (keys + width) * 4; }
-  Scratch(void* memory, int64_t keys)
-      : key(static_cast<const void**>(memory)), score(reinterpret_cast<float*>(key + keys)), sum(score + keys) {}
+  static int64_t bytes(int64_t keys, int64_t width, int64_t unpacked_bytes) {
+    return keys * 8 + (keys + width) * 4 + unpacked_bytes;
+  }
+  Scratch(void* memory, int64_t keys, int64_t width)
+      : key(static_cast<const void**>(memory)),
+        score(reinterpret_cast<float*>(key + keys)),
+        sum(score + keys),
+        unpacked(sum + width) {}
   const void** key;
   float* score;
   float* sum;
+  void* unpacked;
 };
 
 // Two passes (maximum, then weights): no running rescale that could meet -inf - -inf. Keys are visited in the
@@ -64,8 +71,7 @@ class Attention final : public Kernel {
     require(c.tensors.at(KV), "window_kv", {q.dtype}, 2);
     require_size(c.tensors[KV], "window_kv", 0, rows);
     require_size(c.tensors[KV], "window_kv", 1, width);
-    require(c.tensors.at(WINDOW), "window", {q.dtype}, 3);
-    require_size(c.tensors[WINDOW], "window", 2, width);
+    bool packed = require_state(c.tensors.at(WINDOW), "window", q.dtype, width) != Packing::NONE;
     if (window_size_ < 1)
       throw std::invalid_argument("window_size " + std::to_string(window_size_) + ", needed at least 1");
     if (c.tensors[WINDOW].sizes[1] < window_size_)
@@ -75,13 +81,15 @@ class Attention final : public Kernel {
       require_pool(c.tensors.at(COMPRESSED), "compressed", c.tensors.at(PAGES), q.dtype, width);
       require(c.tensors.at(SELECTED), "selected", {DSV41C_INT32}, 2);
       require_size(c.tensors[SELECTED], "selected", 0, rows);
+      packed |= c.tensors[COMPRESSED].dtype == DSV41C_UINT8;
     }
     require(c.tensors.at(SINK), "sink", {DSV41C_FLOAT32}, 1);
     require_size(c.tensors[SINK], "sink", 0, q.sizes[1]);
     require_rows(c.tensors.at(ROWS), rows);
     require(c.tensors.at(OUT), "out", {q.dtype}, 3);
     for (int d = 0; d < 3; ++d) require_size(c.tensors[OUT], "out", d, q.sizes[d]);
-    require_scratch(c, Scratch::bytes(max_keys(c), width));
+    const int64_t item = q.dtype == DSV41C_FLOAT32 ? 4 : 2;
+    require_scratch(c, Scratch::bytes(max_keys(c), width, packed ? max_keys(c) * width * item : 0));
   }
 
   void run(const Call& c) const noexcept override {
@@ -99,9 +107,9 @@ class Attention final : public Kernel {
   void run_as(const Call& c) const noexcept {
     const auto& q = c.tensors[Q];
     const int64_t heads = q.sizes[1], width = q.sizes[2];
-    const Scratch scratch(c.scratch, max_keys(c));
+    const Scratch scratch(c.scratch, max_keys(c), width);
     for (int64_t i = 0; i < q.sizes[0]; ++i) {
-      const int64_t keys = gather<T>(c, i, scratch.key);
+      const int64_t keys = gather<T>(c, i, scratch);
       for (int64_t h = 0; h < heads; ++h) {
         const int64_t at = (i * heads + h) * width;
         attend(data<T>(q) + at, width, keys, data<float>(c.tensors[SINK])[h], scale_, scratch,
@@ -111,26 +119,40 @@ class Attention final : public Kernel {
   }
 
   // Addresses of the row's keys: window positions ascending (ring before BASE, this step's rows from BASE on),
-  // then the selected entries in their order. None for a row that is no row of a table.
+  // then the selected entries in their order; packed ones are unpacked first. None for a row that is no row of a table.
   template <class T>
-  int64_t gather(const Call& c, int64_t index, const void** key) const noexcept {
+  int64_t gather(const Call& c, int64_t index, const Scratch& scratch) const noexcept {
     const Row row = row_at(c.tensors[ROWS], index);
     if (!row.stands_at(index, c.tensors[ROWS].sizes[0])) return 0;
     const auto& window = c.tensors[WINDOW];
     const int64_t slot = row.slot(window);
-    const int64_t width = window.sizes[2], ring = window.sizes[1];
+    const int64_t width = c.tensors[Q].sizes[2], ring = window.sizes[1];
     const int64_t from = form == Form::DRAFT ? row[BASE] - window_size_ : row[POSITION] - window_size_ + 1;
     const int64_t last = form == Form::DRAFT ? row[BASE] + row[COUNT] - 1 : row[POSITION];
     int64_t keys = 0;
-    for (int64_t u = std::max({from, row[FLOOR], int64_t{0}}); u <= last; ++u)
-      key[keys++] = u >= row[BASE] ? data<T>(c.tensors[KV]) + (row[FIRST_ROW] + u - row[BASE]) * width
-                                   : data<T>(window) + (slot * ring + u % ring) * width;
+    const auto take = [&](Packing packing, const dsv41c_tensor& state, int64_t at) {
+      if (packing == Packing::NONE) {
+        scratch.key[keys++] = data<T>(state) + at * width;
+        return;
+      }
+      T* to = static_cast<T*>(scratch.unpacked) + keys * width;
+      unpack_row(packing, data<uint8_t>(state) + at * state.sizes[2], width, to);
+      scratch.key[keys++] = to;
+    };
+    const Packing held = packing_of(window, width);
+    for (int64_t u = std::max({from, row[FLOOR], int64_t{0}}); u <= last; ++u) {
+      if (u >= row[BASE])
+        take(Packing::NONE, c.tensors[KV], row[FIRST_ROW] + u - row[BASE]);
+      else
+        take(held, window, slot * ring + u % ring);
+    }
     if constexpr (sparse) {
       const PagedPool pool{c.tensors[COMPRESSED], c.tensors[PAGES]};
+      const Packing packing = packing_of(c.tensors[COMPRESSED], width);
       const int64_t selections = c.tensors[SELECTED].sizes[1];
       const int32_t* selected = data<int32_t>(c.tensors[SELECTED]) + index * selections;
       for (int64_t k = 0; k < selections; ++k)
-        if (selected[k] >= 0) key[keys++] = pool.entry<T>(row[SLOT], selected[k]);
+        if (selected[k] >= 0) take(packing, c.tensors[COMPRESSED], pool.index(row[SLOT], selected[k]));
     }
     return keys;
   }

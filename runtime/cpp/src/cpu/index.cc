@@ -7,13 +7,16 @@
 namespace dsv41c::cpu {
 namespace {
 
-// Scratch of one row: one score and one number per candidate.
+// Scratch of one row: one score and one number per candidate and, where keys are packed, one key unpacked.
 struct Scratch {
-  static int64_t bytes(int64_t candidates) { return candidates * 8; }
+  static int64_t bytes(int64_t candidates, int64_t key_bytes) { return candidates * 8 + key_bytes; }
   Scratch(void* memory, int64_t candidates)
-      : score(static_cast<float*>(memory)), order(reinterpret_cast<int32_t*>(score + candidates)) {}
+      : score(static_cast<float*>(memory)),
+        order(reinterpret_cast<int32_t*>(score + candidates)),
+        key(order + candidates) {}
   float* score;
   int32_t* order;
+  void* key;
 };
 
 // Leaves the ranks (0..n-1) of the best min(k, n) scores at the front of `order`, ascending. Equal scores: the
@@ -51,7 +54,8 @@ class IndexKernel : public Kernel {
     require_size(c.tensors[WEIGHTS], "weights", 1, q.sizes[1]);
     require_pool(c.tensors.at(KEYS), "keys", c.tensors.at(PAGES), q.dtype, q.sizes[2]);
     require_rows(c.tensors.at(ROWS), q.sizes[0]);
-    require_scratch(c, Scratch::bytes(candidates));
+    const bool packed = c.tensors[KEYS].dtype == DSV41C_UINT8;
+    require_scratch(c, Scratch::bytes(candidates, packed ? q.sizes[2] * (q.dtype == DSV41C_FLOAT32 ? 4 : 2) : 0));
   }
   static void check_chosen(const dsv41c_tensor& t, const char* name, int64_t rows, int64_t width) {
     require(t, name, {DSV41C_INT32}, 2);
@@ -66,9 +70,13 @@ class IndexKernel : public Kernel {
 
   // Score of entry j for row i. A NaN score counts as -inf: it is chosen only when nothing else is left.
   template <class T>
-  float score(const Call& c, int64_t i, int64_t slot, int64_t j) const noexcept {
+  float score(const Call& c, int64_t i, int64_t slot, int64_t j, void* memory) const noexcept {
     const int64_t heads = c.tensors[Q].sizes[1], width = c.tensors[Q].sizes[2];
-    const T *q = data<T>(c.tensors[Q]) + i * heads * width, *key = pool(c).entry<T>(slot, j);
+    const T *q = data<T>(c.tensors[Q]) + i * heads * width, *key = static_cast<const T*>(memory);
+    if (const Packing packing = packing_of(c.tensors[KEYS], width); packing != Packing::NONE)
+      unpack_row(packing, pool(c).entry<uint8_t>(slot, j), width, static_cast<T*>(memory));
+    else
+      key = pool(c).entry<T>(slot, j);
     const float* weight = data<float>(c.tensors[WEIGHTS]) + i * heads;
     float sum = 0.0f;
     for (int64_t h = 0; h < heads; ++h) {
@@ -77,8 +85,10 @@ class IndexKernel : public Kernel {
     }
     return sum == sum ? sum : -__builtin_inff();
   }
-  float score(const Call& c, int64_t i, int64_t slot, int64_t j) const noexcept {
-    return c.tensors[Q].dtype == DSV41C_FLOAT32 ? score<float>(c, i, slot, j) : score<bf16>(c, i, slot, j);
+  // `memory`: of the scratch, for one key.
+  float score(const Call& c, int64_t i, int64_t slot, int64_t j, void* memory) const noexcept {
+    return c.tensors[Q].dtype == DSV41C_FLOAT32 ? score<float>(c, i, slot, j, memory)
+                                                : score<bf16>(c, i, slot, j, memory);
   }
 
   static void write_ascending(int32_t* out, int64_t width, const int32_t* order, int64_t chosen) {
@@ -97,7 +107,7 @@ class IndexTopk : public IndexKernel {
 
   void check(const Call& c) const override {
     require(c.tensors.at(PAGES), "page_table", {DSV41C_INT32}, 2);
-    require(c.tensors.at(KEYS), "keys", {DSV41C_FLOAT32, DSV41C_BFLOAT16}, 3);
+    require(c.tensors.at(KEYS), "keys", {DSV41C_FLOAT32, DSV41C_BFLOAT16, DSV41C_UINT8}, 3);
     check_inputs(c, pool(c).capacity());
     check_chosen(c.tensors.at(ROWS + 1), "selected", c.tensors[Q].sizes[0], topk_);
   }
@@ -111,7 +121,7 @@ class IndexTopk : public IndexKernel {
     const Scratch scratch(c.scratch, pool(c).capacity());
     const Row row = row_at(c.tensors[ROWS], i);
     const int64_t n = visible(c, row);
-    for (int64_t j = 0; j < n; ++j) scratch.score[j] = score(c, i, row[SLOT], j);
+    for (int64_t j = 0; j < n; ++j) scratch.score[j] = score(c, i, row[SLOT], j, scratch.key);
     const int64_t chosen = choose(scratch.score, scratch.order, n, topk_);
     write_ascending(data<int32_t>(c.tensors[ROWS + 1]) + i * topk_, topk_, scratch.order, chosen);
     return n;
@@ -180,7 +190,7 @@ class IndexTopkWithin final : public IndexKernel {
       int64_t found = 0;
       for (int64_t b = 0; b < width; ++b)
         for (int64_t j = blocks[b] * block_size_; blocks[b] >= 0 && j < std::min((blocks[b] + 1) * block_size_, n); ++j)
-          scratch.score[found++] = score(c, i, row[SLOT], j);
+          scratch.score[found++] = score(c, i, row[SLOT], j, scratch.key);
       const int64_t chosen = choose(scratch.score, scratch.order, found, topk_);
       ranks_to_entries(blocks, scratch.order, chosen);
       write_ascending(data<int32_t>(c.tensors[SELECTED]) + i * topk_, topk_, scratch.order, chosen);

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "kernel.h"
+#include "packed.h"
 
 namespace dsv41c::cpu {
 
@@ -56,16 +56,18 @@ struct PagedPool {
     const int64_t page = data<int32_t>(page_table)[Row::slot_in(page_table, slot) * page_table.sizes[1] + logical];
     return page < 0 || page > trash() ? trash() : page;
   }
+  // Index of entry j among all rows of the pool.
+  int64_t index(int64_t slot, int64_t j) const { return page(slot, j) * page_rows() + j % page_rows(); }
+  // T: the element of the pool, uint8_t where it is packed.
   template <class T>
   T* entry(int64_t slot, int64_t j) const {
-    return data<T>(pool) + (page(slot, j) * page_rows() + j % page_rows()) * pool.sizes[2];
+    return data<T>(pool) + index(slot, j) * pool.sizes[2];
   }
 };
 
 inline void require_pool(const dsv41c_tensor& pool, const char* name, const dsv41c_tensor& page_table, int32_t dtype,
                          int64_t width) {
-  require(pool, name, {dtype}, 3);
-  require_size(pool, name, 2, width);
+  require_state(pool, name, dtype, width);
   require(page_table, "page_table", {DSV41C_INT32}, 2);
   if (page_table.sizes[1] > std::numeric_limits<int32_t>::max() / pool.sizes[1])
     throw std::invalid_argument(std::string("pool ") + name + " holds more positions than int32");

@@ -16,18 +16,26 @@ class WindowCommit final : public Kernel {
     const auto& kv = c.tensors.at(0);
     require(kv, "window_kv", {DSV41C_FLOAT32, DSV41C_BFLOAT16}, 2);
     require_rows(c.tensors.at(1), kv.sizes[0]);
-    require(c.tensors.at(2), "window", {kv.dtype}, 3);
-    require_size(c.tensors[2], "window", 2, kv.sizes[1]);
+    require_state(c.tensors.at(2), "window", kv.dtype, kv.sizes[1]);
   }
 
   void run(const Call& c) const noexcept override {
-    const auto& kv = c.tensors[0];
-    const int64_t ring = c.tensors[2].sizes[1], bytes = kv.sizes[1] * (kv.dtype == DSV41C_FLOAT32 ? 4 : 2);
+    if (c.tensors[0].dtype == DSV41C_FLOAT32) return run_as<float>(c);
+    run_as<bf16>(c);
+  }
+
+ private:
+  template <class T>
+  static void run_as(const Call& c) noexcept {
+    const auto &kv = c.tensors[0], &window = c.tensors[2];
+    const int64_t width = kv.sizes[1], ring = window.sizes[1];
+    const Packing packing = packing_of(window, width);
+    const int64_t bytes = window.sizes[2] * (packing == Packing::NONE ? sizeof(T) : 1);
     for (int64_t i = 0; i < kv.sizes[0]; ++i) {
       const Row row = row_at(c.tensors[1], i);
       if (row.pad() || !row.stands_at(i, kv.sizes[0]) || !row.among_last(ring, i)) continue;
-      std::memcpy(data<char>(c.tensors[2]) + (row.slot(c.tensors[2]) * ring + row[POSITION] % ring) * bytes,
-                  data<char>(kv) + i * bytes, bytes);
+      store_row(packing, data<T>(kv) + i * width, width,
+                data<char>(window) + (row.slot(window) * ring + row[POSITION] % ring) * bytes);
     }
   }
 };
@@ -122,11 +130,14 @@ class EntryStore final : public Kernel {
   void run_as(const Call& c) const noexcept {
     const PagedPool pool{c.tensors[3], c.tensors[2]};
     const int64_t width = c.tensors[0].sizes[1];
+    const Packing packing = packing_of(c.tensors[3], width);
     for (int64_t i = 0; i < c.tensors[0].sizes[0]; ++i) {
       const Row row = row_at(c.tensors[1], i);
       const int64_t j = row[POSITION] / ratio_;
       if (row.stores_none() || (row[POSITION] + 1) % ratio_ != 0 || pool.page(row[SLOT], j) == pool.trash()) continue;
-      std::memcpy(pool.entry<T>(row[SLOT], j), data<T>(c.tensors[0]) + i * width, width * sizeof(T));
+      void* to = packing == Packing::NONE ? static_cast<void*>(pool.entry<T>(row[SLOT], j))
+                                          : pool.entry<uint8_t>(row[SLOT], j);
+      store_row(packing, data<T>(c.tensors[0]) + i * width, width, to);
     }
   }
 
