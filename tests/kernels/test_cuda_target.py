@@ -16,6 +16,7 @@ from dsv41c.runtime.manifest import Manifest
 from dsv41c.runtime.plan import codec, expr, schema
 from dsv41c.runtime.plan.memory_classes import memory_by_class
 from dsv41c.tools.cli.main import run
+from tests.unit.runtime.plan.native_plan import verify
 
 SMALL = {"max_model_len": 64, "max_num_seqs": 4, "max_num_batched_tokens": 16}
 ELF = b"\x7fELF"
@@ -100,6 +101,8 @@ def test_a_packed_cache_of_real_heads_has_the_attention_kernel(tmp_path: Path,
     grids = {expr.evaluate(node.grid[1], {"rows": 4}) for p in (plan, split) for k in p.kernels
              if k.op == "dsv41c::mega_sparse_attention" for node in k.body.launches[:1]}
     assert grids == {1, 4}
+    for folder in ("art", "split"):
+        verify((tmp_path / folder / "plan.json").read_bytes())
     held = {s.name.rstrip("0123456789"): (s.dtype, s.sizes[-1]) for s in plan.state}
     assert (held["window_"], held["compressed_"], held["index_key_"]) == (
         ("uint8", 528), ("uint8", 288), ("uint8", 68))
