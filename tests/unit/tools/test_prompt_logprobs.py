@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dsv41c.compiler.checkpoint.view import CheckpointView
 from dsv41c.compiler.eager import EagerModel, request_rows
@@ -21,7 +19,6 @@ from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.load import load
 from dsv41c.runtime.plan.errors import Dsv41cError
 from dsv41c.runtime.requests import Completion, Request
-from dsv41c.runtime.sampling import log_probability
 from tests.unit.tools.command_line import dsv41c
 
 OPTIONS = {"dtype": "float32", "quantizers": "off", "max_model_len": 64, "block_size": 16, "max_num_seqs": 4,
@@ -103,16 +100,3 @@ def test_the_command_prints_them(compiled_artifact: Callable[..., Path]) -> None
     assert first is None
     assert len(others) == 2
     assert all(score < 0 for score in others)
-
-
-@given(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=9), st.data())
-def test_probabilities_sum_to_one(logits: list[float], data: st.DataObject) -> None:
-    row = np.array(logits, dtype=np.float32)
-    assert sum(np.exp(log_probability(row, i)) for i in range(len(row))) == pytest.approx(1)
-    a, b = data.draw(st.integers(0, len(row) - 1)), data.draw(st.integers(0, len(row) - 1))
-    assert log_probability(row, a) - log_probability(row, b) == pytest.approx(float(row[a]) - float(row[b]), abs=1e-4)
-
-
-def test_no_number_has_no_probability() -> None:
-    assert np.isnan(log_probability(np.array([np.nan, -np.inf], np.float32), 0))
-    assert log_probability(np.array([0, np.nan], np.float32), 1) == -np.inf

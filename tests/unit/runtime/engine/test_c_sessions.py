@@ -147,7 +147,9 @@ BAD_TENSORS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "what"), BAD_TENSORS, ids=str)
+# Workers of one run must name the same tests: an array would show its address.
+@pytest.mark.parametrize(("changes", "what"), BAD_TENSORS, ids=[f"{i}-{next(iter(c))}" for i, (c, _) in
+                                                                enumerate(BAD_TENSORS)])
 def test_bad_tensors_are_refused_by_what_is_wrong(table: CTable, engine: c_void_p, changes: dict[str, Any],
                                                   what: str) -> None:
     session = table.made("session_create", engine, 16)
