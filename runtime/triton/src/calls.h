@@ -88,16 +88,16 @@ const T& entry(const std::map<std::string, T>& table, const std::string& kind, c
 // A number that T holds; a Refusal for anything else.
 template <class T>
 T number(const std::string& subject, const Json& value) {
-  using Limits = std::numeric_limits<T>;
   if constexpr (std::is_floating_point_v<T>) {
     if (value.is_number()) return value.get<T>();
     throw invalid(subject, value.dump(), "a number");
+  } else {
+    const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.get<uint64_t>())
+                                                 : value.is_number_integer() && std::in_range<T>(value.get<int64_t>());
+    if (fits) return value.get<T>();
+    const auto [least, most] = std::pair(std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+    throw invalid(subject, value.dump(), "an integer in " + std::to_string(least) + ".." + std::to_string(most));
   }
-  const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.get<uint64_t>())
-                                               : value.is_number_integer() && std::in_range<T>(value.get<int64_t>());
-  if (fits) return value.get<T>();
-  throw invalid(subject, value.dump(),
-                "an integer in " + std::to_string(Limits::min()) + ".." + std::to_string(Limits::max()));
 }
 
 }  // namespace dsv41c_triton
