@@ -57,11 +57,11 @@ SANITIZED_TESTS := tests/sanitized tests/damage/test_artifact_files.py tests/dam
 $(SANITIZED_HOST): $(CPP_SOURCES) $(wildcard tests/native/guarded_kernels.* tests/native/sanitized_host.cc) | install
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S runtime/cpp -B build/sanitize/lib -G Ninja -DCMAKE_BUILD_TYPE=None \
 		-DDSV41C_WITH_ATEN=OFF -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCMAKE_CXX_FLAGS="$(SANITIZERS)"
-	$(BIN)/cmake --build build/sanitize/lib --target dsv41c
+	$(BIN)/cmake --build build/sanitize/lib --target dsv41c_executor
 	g++ -std=c++20 $(SANITIZERS) -Wall -Wextra -Iruntime/cpp/include \
 		-isystem "$$($(BIN)/python -c 'import nlohmann_json; print(nlohmann_json.get_include())')" \
 		tests/native/sanitized_host.cc tests/native/guarded_kernels.cc \
-		-Lbuild/sanitize/lib -ldsv41c '-Wl,-rpath,$$ORIGIN/lib' -o $@
+		-Lbuild/sanitize/lib -ldsv41c_executor '-Wl,-rpath,$$ORIGIN/lib' -o $@
 
 sanitize: $(SANITIZED_HOST)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal $(SANITIZED_TESTS) --sanitized $(SANITIZED_HOST)
@@ -78,6 +78,7 @@ lint: install
 	$(BIN)/clang-format --dry-run -Werror $(FORMATTED)
 	$(BIN)/python tools/gen/plan_header.py --check
 	$(BIN)/python tools/gen/errors_doc.py --check
+	$(BIN)/python tools/gen/c_api_doc.py --check
 	$(BIN)/python tools/lint/sizes.py
 
 format: install

@@ -40,7 +40,7 @@ class Record(ctypes.Structure):
 
 
 class Interface:
-    """The functions of libdsv41c with their argument types set."""
+    """The functions of libdsv41c_executor with their argument types set."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         def function(name: str, result: type | None, *arguments: type) -> Callable[..., int]:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dsv41c.runtime.aten import aten_provider
 from dsv41c.runtime.binding import Error, LoadOptions, Record, StepInputs, Tensor, interface
+from dsv41c.runtime.engine import Engine
+from dsv41c.runtime.generation import Answer, Tokens
 from dsv41c.runtime.plan.errors import Dsv41cError
+from dsv41c.runtime.sampling_params import SamplingParams
 
 Array = npt.NDArray[Any]
 ERROR_BYTES = 16384
@@ -84,6 +88,32 @@ class Runtime:
         self._open_handle: ctypes.c_void_p | None = handle
         self._process = os.getpid()
         self._call = _Caller()
+        self._engine: Engine | None = None
+
+    def engine(self, **limits: int) -> Engine:
+        """The engine over this runtime: the one that is open, or with `limits` (see Engine) or at first another.
+
+        While it is open the runtime takes no steps, gives no outputs and no state itself (E0801).
+        """
+        if self._engine is None or self._engine.is_closed or limits:
+            if self._engine is not None:
+                self._engine.close()
+            self._engine = Engine(self._handle, **limits)
+        return self._engine
+
+    def generate(self, prompt_ids: Sequence[int] | Sequence[Sequence[int]], **settings: Any) -> Answer | list[Answer]:
+        """Answer one prompt of token ids, or a batch of them; `settings` are those of SamplingParams.
+
+        A prompt that is refused raises (E0901, E0902, E1001, E1002); a request that fails says so in its answer.
+        """
+        params = SamplingParams(**settings)
+        if len(prompt_ids) > 0 and isinstance(prompt_ids[0], Sequence | np.ndarray):
+            return self.engine().generate(cast(Sequence[Sequence[int]], prompt_ids), params)
+        return self.engine().generate([cast(Sequence[int], prompt_ids)], params)[0]
+
+    def stream(self, prompt_ids: Sequence[int], **settings: Any) -> AsyncIterator[Tokens]:
+        """Answer one prompt token by token; leaving the loop cancels."""
+        return self.engine().stream(prompt_ids, SamplingParams(**settings))
 
     def step(self, upload: Array, keep_rows: Array, logit_rows: Array, eager: bool = False) -> None:
         """Run one step: upload int32 [n, 5]; keep_rows index its rows, logit_rows index the kept rows.
@@ -93,11 +123,11 @@ class Runtime:
         On a CUDA target it returns once the work is on the device's stream.
         """
         inputs, _ = _step_inputs(upload, keep_rows, logit_rows, eager)
-        self._call(interface().step, self._handle, ctypes.byref(inputs))
+        self._call(interface().step, self._own_handle, ctypes.byref(inputs))
 
     def synchronize(self) -> None:
         """Wait until all steps have run."""
-        self._call(interface().synchronize, self._handle)
+        self._call(interface().synchronize, self._own_handle)
 
     def output(self, name: str) -> Array:
         """An output of the last step, one row for each requested row."""
@@ -114,7 +144,7 @@ class Runtime:
             raise Dsv41cError("DSV41C-E0801", f"state {name}", found=f"{given.dtype} {list(given.shape)}",
                               needed=f"{held.dtype} {list(held.shape)}", do="convert the array")
         data = np.ascontiguousarray(given)
-        self._call(interface().state_write, self._handle, name.encode(), data.ctypes.data, data.nbytes)
+        self._call(interface().state_write, self._own_handle, name.encode(), data.ctypes.data, data.nbytes)
 
     def graph_bench(self, replays: int = 21) -> dict[str, Any]:
         """Internal: cost of graphs built, captured and cut into pieces; the state starts afresh after it."""
@@ -140,6 +170,8 @@ class Runtime:
 
     def close(self) -> None:
         """Release everything; views of outputs and state must not be used afterwards."""
+        if self._engine is not None and os.getpid() == self._process:
+            self._engine.close()
         if self._open_handle is not None and os.getpid() == self._process:
             interface().close(self._open_handle)
             self._open_handle = None
@@ -163,14 +195,22 @@ class Runtime:
                               do="load it again")
         return self._open_handle
 
+    @property
+    def _own_handle(self) -> ctypes.c_void_p:
+        """For what changes or reads the executor's memory."""
+        if self._engine is not None and not self._engine.is_closed:
+            raise Dsv41cError("DSV41C-E0801", "runtime", found="a runtime that an engine works with",
+                              needed="the runtime alone", do="close the engine first")
+        return self._handle
+
     def _view(self, function: Any, name: str) -> Array:
         tensor = Tensor()
-        self._call(function, self._handle, name.encode(), ctypes.byref(tensor))
+        self._call(function, self._own_handle, name.encode(), ctypes.byref(tensor))
         return _as_array(tensor)
 
     def _bench(self, function: Any, *arguments: Any) -> dict[str, Any]:
         text = ctypes.c_char_p()
-        self._call(function, self._handle, *arguments, ctypes.byref(text))
+        self._call(function, self._own_handle, *arguments, ctypes.byref(text))
         result: dict[str, Any] = json.loads(text.value or b"null")
         return result
 

@@ -15,7 +15,7 @@ class CodeEntry(NamedTuple):
 USAGE, UNSUPPORTED, MISMATCH, ARTIFACT, MEMORY, INTERNAL = 2, 3, 4, 5, 6, 70
 
 # The digits after E name the room (01 checkpoint, 02 capture, 03 passes and ops, 04 graphs, 05 plan,
-# 06 artifact, 07 runtime load, 08 runtime execute, 09 usage), then count within it.
+# 06 artifact, 07 runtime load, 08 runtime execute, 09 usage, 10 engine), then count within it.
 CODES: dict[str, CodeEntry] = {
     "DSV41C-E0101": CodeEntry("checkpoint file missing", UNSUPPORTED),
     "DSV41C-E0102": CodeEntry("tensor missing", UNSUPPORTED),
@@ -64,6 +64,15 @@ CODES: dict[str, CodeEntry] = {
     "DSV41C-E0805": CodeEntry("a check failed", INTERNAL),
     "DSV41C-E0901": CodeEntry("bad option", USAGE),
     "DSV41C-E0902": CodeEntry("bad prompt", USAGE),
+    "DSV41C-E1001": CodeEntry("does not fit into pages and slots", MEMORY),
+    "DSV41C-E1002": CodeEntry("queue full", MEMORY),
+    "DSV41C-E1003": CodeEntry("request cancelled", USAGE),
+    "DSV41C-E1004": CodeEntry("time limit passed", USAGE),
+    "DSV41C-E1005": CodeEntry("engine closed", USAGE),
+    "DSV41C-E1006": CodeEntry("logits are not finite", ARTIFACT),
+    "DSV41C-E1007": CodeEntry("session in use by another thread", USAGE),
+    "DSV41C-E1008": CodeEntry("call inside a callback", USAGE),
+    "DSV41C-E1009": CodeEntry("field or flag that the library does not know", UNSUPPORTED),
 }
 
 

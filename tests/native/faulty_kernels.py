@@ -24,7 +24,7 @@ class FaultyKernels:
 
     @classmethod
     def build(cls, directory: Path) -> FaultyKernels:
-        path, core = directory / "libfaulty_kernels.so", library_path("dsv41c")
+        path, core = directory / "libfaulty_kernels.so", library_path("dsv41c_executor")
         subprocess.run(["g++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-shared", "-fPIC", "-fvisibility=hidden",
                         f"-I{ROOT / 'runtime/cpp/include'}", str(Path(__file__).with_suffix(".cc")), str(core),
                         f"-Wl,-rpath,{core.parent}", "-o", str(path)], check=True)

@@ -35,7 +35,8 @@ def doctor_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Look at versions, libraries, CPU, CUDA driver and cache. Exit code 1 when a part that all need is missing."""
-    probes: tuple[Callable[[], Finding], ...] = (_versions, _core, _aten, _cpu, _driver, _nvcc, _cache)
+    probes: tuple[Callable[[], Finding], ...] = (_versions, _core, _c_interface, _aten, _cpu, _driver, _nvcc,
+                                                  _cache)
     findings = [probe() for probe in probes]
     healthy = all(finding.state != "problem" for finding in findings)
     if as_json:
@@ -69,13 +70,26 @@ def _core() -> Finding:
     from dsv41c.runtime.plan.errors import Dsv41cError
 
     try:
-        path = library_path("dsv41c")
+        path = library_path("dsv41c_executor")
         core_library()
     except Dsv41cError as error:
         return Finding("executor", "problem", f"{error.subject}: {error.found}; {error.do}", {"path": None})
     except OSError as error:
         return Finding("executor", "problem", str(error), {"path": str(path)})
     return Finding("executor", "ok", str(path), {"path": str(path)})
+
+
+def _c_interface() -> Finding:
+    """What C programs build against."""
+    from dsv41c.runtime.library import PUBLIC, installed_file
+    from dsv41c.runtime.plan.errors import Dsv41cError
+
+    try:
+        path, directory = installed_file(f"lib/{PUBLIC}"), installed_file("lib/pkgconfig/dsv41c.pc").parent
+    except Dsv41cError as error:
+        return Finding("c_api", "absent", f"{error.subject}: {error.found}; {error.do}", {"path": None})
+    return Finding("c_api", "ok", f"{path}, PKG_CONFIG_PATH={directory}",
+                   {"path": str(path), "pkg_config_path": str(directory)})
 
 
 def _aten() -> Finding:

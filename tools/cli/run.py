@@ -16,7 +16,7 @@ import typer
 from dsv41c.tools.cli.check import Verify
 
 if TYPE_CHECKING:
-    from dsv41c.runtime.load import DecisionRecord, Runtime
+    from dsv41c.runtime.load import DecisionRecord
     from dsv41c.runtime.requests import Completion
     from dsv41c.runtime.tokenizer import Tokenizer
     from dsv41c.tools.cli.prompts import PromptOptions
@@ -83,28 +83,14 @@ class _Outcome:
         return self.tokenizer.decode(completion.tokens) if self.tokenizer else None
 
 
-class _Recorded:
-    """The runtime, with the decision records of every step kept: the runtime itself keeps the newest only."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self.output = runtime.output
-        self.records: list[DecisionRecord] = []
-
-    def step(self, upload: Any, keep_rows: Any, logit_rows: Any, eager: bool = False) -> None:
-        since = self._runtime.num_records()
-        self._runtime.step(upload, keep_rows, logit_rows, eager)
-        self.records += self._runtime.records(since)
-
-
 def _run(artifact: Path, options: PromptOptions, modes: _Modes) -> _Outcome:
     """Prompts are checked before the artifact is loaded, so that a typing error costs nothing."""
-    from dsv41c.runtime.generate import generate
     from dsv41c.runtime.limits import Limits
     from dsv41c.runtime.load import load
     from dsv41c.runtime.requests import check_request
     from dsv41c.runtime.tokenizer import Tokenizer, require
     from dsv41c.tools.cli.progress import counter
+    from dsv41c.tools.cli.run_requests import run_by_engine, run_by_loop
 
     limits = Limits.read(artifact)
     tokenizer = Tokenizer.read(artifact, limits.eos_ids)
@@ -116,11 +102,13 @@ def _run(artifact: Path, options: PromptOptions, modes: _Modes) -> _Outcome:
     runtime = load(artifact, modes.verify, weights=modes.weights,
                    memory_budget=modes.memory_budget)  # type: ignore[arg-type]
     with runtime, counter("tokens", most) as on_token:
-        recorded = _Recorded(runtime)
         start = time.perf_counter()
-        completions = generate(recorded, limits, requests, eager=modes.eager, keep_logits=modes.keep_logits,
-                               on_token=on_token)
-        return _Outcome(completions, recorded.records, runtime.report(), time.perf_counter() - start, tokenizer)
+        if modes.eager or modes.keep_logits or any(r.arrival_step for r in requests):
+            completions, records = run_by_loop(runtime, limits, requests, on_token, eager=modes.eager,
+                                               keep_logits=modes.keep_logits)
+        else:
+            completions, records = run_by_engine(runtime, requests, on_token)
+        return _Outcome(completions, records, runtime.report(), time.perf_counter() - start, tokenizer)
 
 
 def _result(outcome: _Outcome) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dsv41c.runtime.plan.errors import CODES
 DOCUMENT = Path(__file__).parents[1] / "docs/errors.md"
 ROOMS = {
     "01": "Checkpoint", "02": "Capture", "03": "Ops and passes", "04": "Graphs", "05": "Plan", "06": "Artifact",
-    "07": "Load", "08": "Step", "09": "Usage",
+    "07": "Load", "08": "Step", "09": "Usage", "10": "Engine",
 }
 INTRODUCTION = """\
 # Error codes

@@ -46,6 +46,9 @@ class Executor {
   std::span<uint8_t> staged_inputs() { return backend_->staged_inputs(); }
   const RecordRing& records() const { return records_; }
   const Plan& plan() const { return artifact_.plan(); }
+  const std::string& path() const { return artifact_.path(); }
+  int64_t planned_bytes() const { return backend_->planned_bytes(); }
+  int64_t weight_bytes() const { return artifact_.weight_bytes(); }
 
  private:
   friend std::string render_report(const Executor& executor, double seconds);

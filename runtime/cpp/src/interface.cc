@@ -8,10 +8,7 @@
 #include "dsv41c/plan_generated.h"
 #include "error.h"
 #include "executor.h"
-
-struct dsv41c_executor {
-  dsv41c::Executor executor;
-};
+#include "executor_handle.h"
 
 namespace {
 

@@ -111,7 +111,8 @@ def test_doctor_json(command: Command) -> None:
     ended = command("doctor", "--json")
     assert ended.code == 0
     result = ended.json
-    assert set(result) == {"schema_version", "healthy", "versions", "executor", "aten", "cpu", "cuda", "nvcc", "cache"}
+    assert set(result) == {"schema_version", "healthy", "versions", "executor", "c_api", "aten", "cpu", "cuda",
+                           "nvcc", "cache"}
     assert result["healthy"] is True
     assert {"dsv41c", "python", "torch"} <= set(result["versions"]["found"])
     assert result["aten"]["matches_torch"] is True

@@ -192,6 +192,15 @@ inline constexpr ErrorCode ERROR_CODES[] = {
     {"DSV41C-E0805", "a check failed", 70},
     {"DSV41C-E0901", "bad option", 2},
     {"DSV41C-E0902", "bad prompt", 2},
+    {"DSV41C-E1001", "does not fit into pages and slots", 6},
+    {"DSV41C-E1002", "queue full", 6},
+    {"DSV41C-E1003", "request cancelled", 2},
+    {"DSV41C-E1004", "time limit passed", 2},
+    {"DSV41C-E1005", "engine closed", 2},
+    {"DSV41C-E1006", "logits are not finite", 5},
+    {"DSV41C-E1007", "session in use by another thread", 2},
+    {"DSV41C-E1008", "call inside a callback", 2},
+    {"DSV41C-E1009", "field or flag that the library does not know", 3},
 };
 inline constexpr std::string_view E0101 = "DSV41C-E0101";
 inline constexpr std::string_view E0102 = "DSV41C-E0102";
@@ -240,5 +249,14 @@ inline constexpr std::string_view E0804 = "DSV41C-E0804";
 inline constexpr std::string_view E0805 = "DSV41C-E0805";
 inline constexpr std::string_view E0901 = "DSV41C-E0901";
 inline constexpr std::string_view E0902 = "DSV41C-E0902";
+inline constexpr std::string_view E1001 = "DSV41C-E1001";
+inline constexpr std::string_view E1002 = "DSV41C-E1002";
+inline constexpr std::string_view E1003 = "DSV41C-E1003";
+inline constexpr std::string_view E1004 = "DSV41C-E1004";
+inline constexpr std::string_view E1005 = "DSV41C-E1005";
+inline constexpr std::string_view E1006 = "DSV41C-E1006";
+inline constexpr std::string_view E1007 = "DSV41C-E1007";
+inline constexpr std::string_view E1008 = "DSV41C-E1008";
+inline constexpr std::string_view E1009 = "DSV41C-E1009";
 
 }  // namespace dsv41c::plan_format
