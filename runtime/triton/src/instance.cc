@@ -106,7 +106,6 @@ void Instance::end(Live* live) noexcept {
 void Instance::watch() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    changed_.wait_for(lock, live_.empty() ? IDLE : POLL);
     std::vector<std::shared_ptr<dsv_request>> cancelled;
     for (const auto& [live, handle] : live_)
       if (handle != nullptr && live->generation.is_cancelled()) cancelled.push_back(handle);
@@ -115,6 +114,7 @@ void Instance::watch() {
     cancelled.clear();
     metrics_.update(engine_.get());
     lock.lock();
+    if (!stop_) changed_.wait_for(lock, live_.empty() ? IDLE : POLL);
   }
 }
 
