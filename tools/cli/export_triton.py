@@ -26,14 +26,12 @@ def export_triton_command(
     _check_name(name)
     backend = installed_file("lib/triton/dsv41c/libtriton_dsv41c.so").parent
     installed_file(f"lib/{PUBLIC}")
-    parameters = {} if weights is None else {"weights": str(weights.absolute())}
-    models = Export(artifact, repository, name, link, parameters).write()
+    models = Export(artifact, repository, name, link, weights).write()
     if as_json:
         print(json.dumps({"schema_version": 1, "repository": str(repository), "models": models,
                           "backend_directory": str(backend.parent)}))
         return
-    print(f"models    {' '.join(models)}\n"
-          f"serve     tritonserver --model-repository={repository} --backend-directory={backend.parent}")
+    print(f"models    {' '.join(models)}\nbackend   {backend} (link or copy it into the server's backend directory)")
 
 
 def _check_name(name: str) -> None:

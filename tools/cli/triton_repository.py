@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dsv41c.compiler.output_directory import new_directory, refuse_existing
+from dsv41c.compiler.weight_map import FEATURE
 from dsv41c.runtime.library import installed_file
 from dsv41c.runtime.limits import Limits
 from dsv41c.runtime.manifest import Manifest
@@ -25,22 +26,19 @@ _TEXT_OUTPUTS = (("text_output", "STRING", "1"), ("finish_reason", "STRING", "1"
 
 @dataclass(frozen=True)
 class Export:
-    """`parameters` go into the config of the model that runs the artifact. With `link` the repository points to the
+    """`weights` is the checkpoint of an artifact that maps its weights. With `link` the repository points to the
     artifact, else it holds a copy."""
 
     artifact: Path
     repository: Path
     name: str
-    link: bool
-    parameters: Mapping[str, str]
+    link: bool = False
+    weights: Path | None = None
 
     def write(self) -> list[str]:
-        """The names of the models. E0603 for an artifact without weights, E0605 when a model of a name exists; then
-        and on any other error nothing is left of what was written."""
-        manifest = Manifest.read(self.artifact)
-        if manifest.fields.get("plan_only"):
-            raise Dsv41cError("DSV41C-E0603", f"artifact {self.artifact}", found="a plan without weights",
-                              needed="an artifact to run", do="compile it without --plan-only")
+        """The names of the models. E0603 for an artifact without weights, E0901 when their checkpoint is not named, E0605
+        when a model of a name exists; then and on any other error nothing is left of what was written."""
+        self._check()
         models = self._models()
         for name in models:
             refuse_existing(self.repository / name, EXISTS)
@@ -56,6 +54,17 @@ class Export:
             raise
         return list(models)
 
+    def _check(self) -> None:
+        manifest = Manifest.read(self.artifact)
+        if manifest.fields.get("plan_only"):
+            raise Dsv41cError("DSV41C-E0603", f"artifact {self.artifact}", found="a plan without weights",
+                              needed="an artifact to run", do="compile it without --plan-only")
+        if (maps := FEATURE in manifest.fields.get("required_features", ())) != (self.weights is not None):
+            found, needed = "no checkpoint", "that of an artifact which maps its weights"
+            raise Dsv41cError("DSV41C-E0901", "--weights", found=found if maps else str(self.weights),
+                              needed=needed if maps else "none: the artifact holds its weights",
+                              do="name the directory it was compiled from" if maps else "leave it out")
+
     def _models(self) -> dict[str, Callable[[Path], None]]:
         models: dict[str, Callable[[Path], None]] = {self.name: self._write_engine}
         if (self.artifact / TOKENIZER).is_file():
@@ -68,9 +77,10 @@ class Export:
             (folder / "1").mkdir()
         else:
             shutil.copytree(self.artifact, folder / "1")
-        chosen = dict(self.parameters) | ({"artifact": str(self.artifact.absolute())} if self.link else {})
+        chosen = {"artifact": self.artifact if self.link else None, "weights": self.weights}
+        parameters = {name: str(path.absolute()) for name, path in chosen.items() if path is not None}
         outputs = _tensors("output", *_OUTPUTS) if (self.artifact / TOKENIZER).is_file() else ""
-        _write_config(folder, 'backend: "dsv41c"\n' + outputs + _parameters(chosen))
+        _write_config(folder, 'backend: "dsv41c"\n' + outputs + _parameters(parameters))
 
     def _write_tokenize(self, folder: Path) -> None:
         self._write_python(folder, "tokenize", _tensors("input", ("text_input", "STRING", "1"))

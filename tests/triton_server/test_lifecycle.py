@@ -10,8 +10,8 @@ import pytest
 import tritonclient.grpc as grpcclient
 from tritonclient.utils import InferenceServerException
 
-from tests.triton.server import Reply, Server
-from tests.triton.streams import EventStream, tensors
+from tests.triton_server.server import Reply, Server
+from tests.triton_server.streams import EventStream, tensors
 
 
 def test_a_hundred_loads_and_unloads_leave_memory_flat(serving: Server) -> None:

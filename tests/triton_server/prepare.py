@@ -1,6 +1,6 @@
 """Makes what the tests here need and cannot make, for the server's Python has no torch: artifacts, answers, links.
 
-Usage, in the project's environment: python -m tests.triton.prepare DIRECTORY PACKAGES_OF_THE_SERVER
+Usage, in the project's environment: python -m tests.triton_server.prepare DIRECTORY PACKAGES_OF_THE_SERVER
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def main(directory: Path, packages: Path) -> None:
     expected = {}
     for name, (config, counter) in CHECKPOINTS.items():
         checkpoint, artifact = _compile(directory, name, config, counter=counter)
-        Export(artifact, directory / "repository", name, True, {}).write()
+        Export(artifact, directory / "repository", name, link=True).write()
         reference = Reference(checkpoint, artifact, **OPTIONS)
         expected[name] = [asdict(reference.answer(request)) for request in REQUESTS]
     (directory / "expected.json").write_text(json.dumps({"requests": REQUESTS, "answers": expected}))
     _, artifact = _compile(directory, "talk", "demo", recite=RECITED)
-    Export(artifact, directory / "repository", "talk", False, {}).write()
+    Export(artifact, directory / "repository", "talk").write()
 
 
 def link_backends(directory: Path, packages: Path) -> None:

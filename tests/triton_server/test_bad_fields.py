@@ -13,8 +13,8 @@ import pytest
 import tritonclient.grpc as grpcclient
 from tritonclient.utils import InferenceServerException
 
-from tests.triton.server import Server
-from tests.triton.streams import Answer, GrpcStream, take
+from tests.triton_server.server import Server
+from tests.triton_server.streams import Answer, GrpcStream, take
 
 MODEL = "tiny"
 VOCAB = 97

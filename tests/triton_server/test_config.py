@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.triton.server import Server, running
-from tests.triton.streams import GrpcStream
+from tests.triton_server.server import Server, running
+from tests.triton_server.streams import GrpcStream
 
 
 def test_one_line_of_config_is_enough(counting: Server) -> None:

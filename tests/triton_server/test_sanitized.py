@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.triton.server import environment
+from tests.triton_server.server import environment
 
 SUPPRESSIONS = Path(__file__).parents[1] / "native/triton/tsan.supp"
 OPTIONS = {"asan": {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"},

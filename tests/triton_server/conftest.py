@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.triton.server import Server, running
+from tests.triton_server.server import Server, running
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +28,9 @@ def counting(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="session")
 def serving(prepared: Path) -> Iterator[Server]:
-    """A server with the real engine and all models of the prepared repository."""
-    with running(prepared, "real", prepared / "repository", "--load-model=*") as server:
+    """A server with the real engine and all models of the prepared repository, in a copy that tests may change."""
+    repository = prepared / "serving"
+    shutil.rmtree(repository, ignore_errors=True)
+    shutil.copytree(prepared / "repository", repository, copy_function=os.link)
+    with running(prepared, "real", repository, "--load-model=*") as server:
         yield server

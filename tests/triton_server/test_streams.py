@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.triton.server import Server
-from tests.triton.streams import EventStream, GrpcStream
+from tests.triton_server.server import Server
+from tests.triton_server.streams import EventStream, GrpcStream
 
 
 @pytest.fixture(scope="module")

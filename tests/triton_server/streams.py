@@ -14,7 +14,7 @@ import numpy as np
 import tritonclient.grpc as grpcclient
 from tritonclient.utils import InferenceServerException
 
-from tests.triton.server import Server
+from tests.triton_server.server import Server
 
 SECONDS = 60.0  # no part of an answer takes longer
 

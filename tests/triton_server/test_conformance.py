@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.triton.server import Server
-from tests.triton.streams import Answer, GrpcStream, tensors
+from tests.triton_server.server import Server
+from tests.triton_server.streams import Answer, GrpcStream, tensors
 
 FIELDS = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens", "n_logprobs": "logprobs",
           "stop_ids": "stop_token_ids"}  # what vLLM calls what the engine calls
