@@ -45,7 +45,10 @@ Refusal unknown_name(const std::string& kind, const std::string& name, const std
 Refusal refusal_of(dsv_code code, const char* error_json, const char* message) {
   const Json fields = Json::parse(error_json, nullptr, false);
   if (!fields.is_object()) return {triton_code(code), std::string("dsv41c: ") + message};
-  const auto text = [&](const char* name) { return fields[name].is_string() ? std::string(fields[name]) : ""; };
+  const auto text = [&](const char* name) {
+    const auto field = fields.find(name);
+    return field != fields.end() && field->is_string() ? field->get<std::string>() : "";
+  };
   const std::string where = text("where").empty() ? "" : " (" + text("where") + ")";
   return {triton_code(code), text("code") + " " + text("subject") + where + ": found " + text("found") + ", needed " +
                                  text("needed") + "; " + text("do")};

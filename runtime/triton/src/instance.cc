@@ -1,14 +1,19 @@
 #include "instance.h"
 
 #include <chrono>
+#include <optional>
 #include <vector>
 
 namespace dsv41c_triton {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::chrono::milliseconds POLL{20};   // of requests that have no event yet, and of the engine's numbers
 constexpr std::chrono::milliseconds IDLE{500};  // the same without requests
+// Triton 24.10 crashes when the last response of a request meets its own handling of the cancel.
+constexpr std::chrono::milliseconds CANCEL_DELAY{25};
 
 void write_log(void*, int32_t level, const char* text, size_t length) {
   constexpr TRITONSERVER_LogLevel LEVELS[] = {TRITONSERVER_LOG_ERROR, TRITONSERVER_LOG_WARN, TRITONSERVER_LOG_INFO};
@@ -29,6 +34,8 @@ Owned<dsv_engine> create(dsv_artifact* artifact, dsv_engine_options options, TRI
 struct Instance::Live {
   Instance& instance;
   Generation generation;
+  std::optional<Refusal> cancelled = {};  // its last response, which waits until `when`
+  Clock::time_point when = {};
 };
 
 Instance::Instance(dsv_artifact* artifact, const Settings& settings, TRITONBACKEND_ModelInstance* triton,
@@ -80,6 +87,12 @@ void Instance::execute(TRITONBACKEND_Request* request) noexcept {
 
 int32_t Instance::on_event(void* user, const dsv_event* event) {
   auto* const live = static_cast<Live*>(user);
+  if (event->code == DSV_E_CANCELLED) {
+    const std::lock_guard lock(live->instance.mutex_);
+    live->cancelled = refusal_of(event->code, event->error_json, event->message);
+    live->when = Clock::now() + CANCEL_DELAY;
+    return 0;
+  }
   if (event->kind != DSV_EV_TOKENS) {
     live->generation.finish(*event);
     live->instance.end(live);
@@ -107,10 +120,17 @@ void Instance::watch() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     std::vector<std::shared_ptr<dsv_request>> cancelled;
-    for (const auto& [live, handle] : live_)
-      if (handle != nullptr && live->generation.is_cancelled()) cancelled.push_back(handle);
+    std::vector<Live*> over;
+    for (const auto& [live, handle] : live_) {
+      if (live->cancelled && Clock::now() >= live->when) over.push_back(live);
+      if (!live->cancelled && handle != nullptr && live->generation.is_cancelled()) cancelled.push_back(handle);
+    }
     lock.unlock();
     for (const auto& handle : cancelled) api().status_free(api().request_cancel(handle.get()));
+    for (Live* const live : over) {
+      live->generation.fail(*live->cancelled);
+      end(live);
+    }
     cancelled.clear();
     metrics_.update(engine_.get());
     lock.lock();
