@@ -9,14 +9,14 @@ BASE_PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13; do \
 # torch is pinned first: pip then takes the CPU build, and CMake finds it while the project is built.
 TORCH := torch==2.13.0
 BUILD_TOOLS := 'scikit-build-core>=1.1,<1.2' 'nlohmann_json>=3.11,<4' cmake ninja
-CPP_SOURCES := $(shell find runtime/cpp runtime/triton -name '*.cc' -o -name '*.h' -o -name '*.cmake' -o -name CMakeLists.txt -o -name '*.map')
+CPP_SOURCES := $(shell find runtime/cpp runtime/triton -name '*.cc' -o -name '*.h' -o -name '*.cmake' -o -name CMakeLists.txt -o -name '*.map' -o -name '*.in')
 
 FORMATTED := $(filter %.cc %.h,$(CPP_SOURCES)) $(wildcard tests/native/triton/*.cc tests/native/triton/*.h)
 # What `make demo` makes its model say; no token may occur twice.
 RECITED := The checkpoint became a plan, one reservation and many frozen launches; nothing here is decided while it runs.
 DEMO := build/demo
 
-.PHONY: install demo browser test test-triton mutate sanitize fuzz lint format clean gpu-artifacts gpu-check
+.PHONY: install demo browser test test-triton mutate sanitize sanitize-engine soak fuzz lint format clean gpu-artifacts gpu-check
 
 install: $(VENV)/.installed
 
@@ -76,23 +76,48 @@ test-triton: install $(TRITON_HOSTS)
 mutate: install
 	$(BIN)/python tools/mutate/mutate.py
 
-# The damage suite through a loader with AddressSanitizer and UndefinedBehaviorSanitizer, without torch.
-SANITIZERS := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+# The damage suite through a loader with AddressSanitizer and UndefinedBehaviorSanitizer, and eight threads on four
+# engines with these and with ThreadSanitizer, without torch.
+SANITIZERS := -O1 -g1 -fno-omit-frame-pointer -fno-sanitize-recover=all
+ADDRESS := $(SANITIZERS) -fsanitize=address,undefined
+THREAD := $(SANITIZERS) -fsanitize=thread
 SANITIZED_HOST := build/sanitize/sanitized_host
+STORMS := build/sanitize/lib/engine_storm build/sanitize/thread/engine_storm
+STORM_TESTS := tests/sanitized/test_engine_storm.py
 SANITIZED_TESTS := tests/sanitized tests/damage/test_artifact_files.py tests/damage/test_plan_mutations.py \
 	tests/unit/runtime/test_damaged_artifact.py tests/unit/runtime/test_mapped_weights.py
+JSON_INCLUDE = "$$($(BIN)/python -c 'import nlohmann_json; print(nlohmann_json.get_include())')"
 
-$(SANITIZED_HOST): $(CPP_SOURCES) $(wildcard tests/native/guarded_kernels.* tests/native/sanitized_host.cc) | install
-	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S runtime/cpp -B build/sanitize/lib -G Ninja -DCMAKE_BUILD_TYPE=None \
-		-DDSV41C_WITH_ATEN=OFF -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCMAKE_CXX_FLAGS="$(SANITIZERS)"
-	$(BIN)/cmake --build build/sanitize/lib --target dsv41c_executor
-	g++ -std=c++20 $(SANITIZERS) -Wall -Wextra -Iruntime/cpp/include \
-		-isystem "$$($(BIN)/python -c 'import nlohmann_json; print(nlohmann_json.get_include())')" \
+build/sanitize/lib/libdsv41c.so.1: FLAGS := $(ADDRESS)
+build/sanitize/thread/libdsv41c.so.1: FLAGS := $(THREAD)
+build/sanitize/%/libdsv41c.so.1: $(CPP_SOURCES) | install
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S runtime/cpp -B $(@D) -G Ninja -DCMAKE_BUILD_TYPE=None \
+		-DDSV41C_WITH_ATEN=OFF -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCMAKE_CXX_FLAGS="$(FLAGS)"
+	$(BIN)/cmake --build $(@D) --target dsv41c dsv41c_executor
+
+$(SANITIZED_HOST): build/sanitize/lib/libdsv41c.so.1 $(wildcard tests/native/guarded_kernels.* tests/native/sanitized_host.cc)
+	g++ -std=c++20 $(ADDRESS) -Wall -Wextra -Iruntime/cpp/include -isystem $(JSON_INCLUDE) \
 		tests/native/sanitized_host.cc tests/native/guarded_kernels.cc \
 		-Lbuild/sanitize/lib -ldsv41c_executor '-Wl,-rpath,$$ORIGIN/lib' -o $@
 
-sanitize: $(SANITIZED_HOST)
+build/sanitize/lib/engine_storm: FLAGS := $(ADDRESS)
+build/sanitize/thread/engine_storm: FLAGS := $(THREAD)
+build/sanitize/%/engine_storm: build/sanitize/%/libdsv41c.so.1 tests/native/engine_storm.cc tests/native/finite_aten.cc
+	g++ -std=c++20 $(FLAGS) -Wall -Wextra -fPIC -shared -fvisibility=hidden -Iruntime/cpp/include \
+		-isystem $(JSON_INCLUDE) tests/native/finite_aten.cc -o $(@D)/libdsv41c_aten.so
+	g++ -std=c++20 $(FLAGS) -Wall -Wextra -Iruntime/cpp/include tests/native/engine_storm.cc \
+		-L$(@D) -l:libdsv41c.so.1 '-Wl,-rpath,$$ORIGIN' -o $@
+
+sanitize: $(SANITIZED_HOST) $(STORMS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal $(SANITIZED_TESTS) --sanitized $(SANITIZED_HOST)
+
+sanitize-engine: $(SANITIZED_HOST) $(STORMS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q $(STORM_TESTS) --sanitized $(SANITIZED_HOST)
+
+# Random traffic on one engine for SOAK_SECONDS: memory stays, every request ends.
+SOAK_SECONDS ?= 60
+soak: install
+	$(BIN)/python tools/soak/soak.py --seconds $(SOAK_SECONDS)
 
 # libFuzzer on manifest, plan and safetensors header: FUZZ_RUNS inputs each, or with FUZZ_RUNS=0 FUZZ_SECONDS each.
 fuzz: install

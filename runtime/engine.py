@@ -55,9 +55,9 @@ class Engine:
                on_tokens: Callable[[Tokens], None] | None = None,
                on_end: Callable[[Answer], None] | None = None) -> Generation:
         """Queue a generation. Callbacks run on a thread of the engine; E0901, E0902, E1001 or E1002 refuse it."""
+        given = params.in_c(prompt_ids, name)
         number = next(self._numbers)
         generation = Generation(tuple(int(i) for i in prompt_ids), on_tokens, on_end, lambda: self._live.pop(number))
-        given = params.in_c(prompt_ids, name)
         handle = c_void_p()
         self._live[number] = generation
         try:

@@ -36,5 +36,6 @@ fuzz plan 8192 & plan=$!
 failed=0
 fuzz manifest 2048 || failed=1
 fuzz safetensors_header 2048 || failed=1
+fuzz options 1024 || failed=1
 wait $plan || failed=1
 exit $failed

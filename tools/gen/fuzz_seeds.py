@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from dsv41c.runtime.c_api import EngineOptions, GenerateParams
 from dsv41c.runtime.plan import codec, expr, format, schema
 
 _MANIFEST = {
@@ -84,6 +85,15 @@ def write(folder: Path, target: str, seeds: list[bytes], words: set[str]) -> Non
     (folder / f"{target}.dict").write_text("\n".join([*lines, *numbers]) + "\n")
 
 
+def options() -> list[bytes]:
+    """A target's number, the size that the caller claims, the struct; and tokens behind parameters."""
+    params = GenerateParams(max_new_tokens=16, min_new_tokens=2, temperature=1.0, top_p=0.9, top_k=5, n_logprobs=3)
+    engine = EngineOptions(flags=1, kv_pages=4, max_context=64, max_batch=2, max_batch_tokens=32)
+    structs = [(0, bytes(params)), (1, bytes(engine)), (0, bytes(params) + bytes(64)), (2, bytes(160)), (3, bytes(80))]
+    tokens = bytes([1, 0, 0, 0] * 4)
+    return [bytes([which]) + len(data).to_bytes(2, "little") + data + tokens for which, data in structs]
+
+
 def main(folder: Path) -> None:
     plans = [codec.encode(small_plan()), codec.encode(broken_plan())]
     write(folder, "plan", plans, words_of_plans().union(*(words_in(json.loads(plan)) for plan in plans)))
@@ -92,6 +102,7 @@ def main(folder: Path) -> None:
     header = json.dumps({"__metadata__": {"format": "pt"}, "a": _TENSOR, "b": _TENSOR | {"dtype": "BF16"}}).encode()
     files = [len(text).to_bytes(8, "little") + text + bytes(8) for text in (header, b"{}")]
     write(folder, "safetensors_header", files, words_in(json.loads(header)) | {"F8_E4M3", "F8_E8M0", "I64", "BOOL"})
+    write(folder, "options", options(), set())
 
 
 if __name__ == "__main__":

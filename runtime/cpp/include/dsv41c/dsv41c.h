@@ -135,7 +135,7 @@ typedef struct dsv_engine_options {
   uint32_t max_batch_tokens; /* 0, or at most the artifact's, at least max_batch */
   uint32_t max_queue;        /* requests that wait for a slot. 0: 1024 */
   uint32_t reserved;
-  dsv_log_fn log; /* may be null; called on threads of the library, one at a time; must not call the engine */
+  dsv_log_fn log; /* may be null; one call at a time, on any thread; must not call the engine */
   void* log_user;
 } dsv_engine_options;
 
@@ -153,7 +153,7 @@ typedef struct dsv_stats {
   uint64_t requests_cancelled;               /* deadlines included */
   uint64_t requests_failed;                  /* ended with an error */
   uint64_t requests_refused;                 /* never accepted */
-  uint64_t tokens_in, tokens_out;            /* prompt tokens of accepted requests, tokens of answers */
+  uint64_t tokens_in, tokens_out;            /* prompts of accepted requests, answers that ended */
   uint64_t kv_pages_total, kv_pages_used;    /* sessions included */
   uint64_t slots_total, slots_used;          /* sessions included */
   uint64_t steps, step_rows, step_requests;  /* sums over steps: rows / steps and requests / steps are occupancies */

@@ -3,6 +3,7 @@
 
 #include "capi/entries.h"
 #include "capi/handles.h"
+#include "capi/options.h"
 #include "capi/structs.h"
 #include "manifest.h"
 #include "mapped_file.h"
@@ -51,8 +52,6 @@ uint64_t weight_bytes(const Plan& plan) {
 }
 
 std::unique_ptr<dsv_artifact> open(const std::string& path, const dsv_open_options& options) {
-  if (options.reserved != 0) unknown_field("reserved of dsv_open_options", std::to_string(options.reserved));
-  if (options.verify > 1) unknown_field("verify of dsv_open_options", std::to_string(options.verify));
   auto made = std::make_unique<dsv_artifact>();
   const Manifest manifest = read_manifest(path);
   check_files(manifest, path, options.verify == 1);
@@ -104,7 +103,7 @@ void buffer_free(dsv_buffer* buffer) { delete buffer; }
 dsv_status* artifact_open(const char* path, const dsv_open_options* options, dsv_artifact** out) {
   return guard([&] {
     required(out, "out") = nullptr;
-    *out = open(&required(path, "path"), read_struct(options, "dsv_open_options")).release();
+    *out = open(&required(path, "path"), read_open_options(options)).release();
   });
 }
 

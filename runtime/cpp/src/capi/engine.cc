@@ -2,6 +2,7 @@
 #include "capi/aten_library.h"
 #include "capi/entries.h"
 #include "capi/handles.h"
+#include "capi/options.h"
 #include "capi/structs.h"
 #include "capi/time_limit.h"
 #include "check_option.h"
@@ -10,43 +11,6 @@
 
 namespace dsv41c::capi {
 namespace {
-
-int32_t level_of(LogLevel level) {
-  switch (level) {
-    case LogLevel::error:
-      return DSV_LOG_ERROR;
-    case LogLevel::warning:
-      return DSV_LOG_WARNING;
-    case LogLevel::info:
-      return DSV_LOG_INFO;
-  }
-  return DSV_LOG_ERROR;
-}
-
-// A number that no limit reaches is refused as any other that is too large.
-int64_t bounded(uint64_t value) { return value > INT64_MAX ? INT64_MAX : static_cast<int64_t>(value); }
-
-dsv_engine_options read_options(const dsv_engine_options* given) {
-  const auto options = read_struct(given, "dsv_engine_options");
-  check_flags("flags of dsv_engine_options", options.flags, DSV_ENGINE_PAUSED);
-  if (options.reserved != 0) unknown_field("reserved of dsv_engine_options", std::to_string(options.reserved));
-  return options;
-}
-
-EngineOptions engine_options(const dsv_engine_options& given) {
-  EngineOptions options;
-  options.lower = {.slots = given.max_batch,
-                   .rows = given.max_batch_tokens,
-                   .context = bounded(given.max_context),
-                   .pages = bounded(given.kv_pages),
-                   .queue = given.max_queue};
-  options.paused = (given.flags & DSV_ENGINE_PAUSED) != 0;
-  if (given.log)
-    options.log = [log = given.log, user = given.log_user](LogLevel level, const std::string& message) {
-      log(user, level_of(level), message.c_str(), message.size());
-    };
-  return options;
-}
 
 LoadOptions load_options(const dsv_artifact& artifact, const dsv_engine_options& given) {
   LoadOptions options;
@@ -103,7 +67,7 @@ dsv_status* engine_create(dsv_artifact* artifact, const dsv_engine_options* opti
   return guard([&] {
     required(out, "out") = nullptr;
     const dsv_artifact& opened = required(artifact, "artifact");
-    const dsv_engine_options given = read_options(options);
+    const dsv_engine_options given = read_engine_options(options);
     EngineOptions chosen = engine_options(given);
     lowered(opened.limits, chosen.lower);  // before anything is reserved
     auto executor = std::make_shared<Executor>(opened.path, load_options(opened, given));
@@ -158,6 +122,6 @@ extern "C" __attribute__((visibility("default"))) dsv_status* dsv41c_engine_over
     capi::required(out, "out") = nullptr;
     Executor& borrowed = capi::required(executor, "executor").executor;
     const std::shared_ptr<Executor> shared(std::shared_ptr<Executor>(), &borrowed);
-    *out = new dsv_engine{std::make_shared<Engine>(shared, capi::engine_options(capi::read_options(options)))};
+    *out = new dsv_engine{std::make_shared<Engine>(shared, capi::engine_options(capi::read_engine_options(options)))};
   });
 }

@@ -1,60 +1,11 @@
 // dsv_request: parameters in, events out.
-#include <nlohmann/json.hpp>
-
 #include "capi/entries.h"
 #include "capi/handles.h"
-#include "capi/structs.h"
+#include "capi/options.h"
 #include "capi/time_limit.h"
 
 namespace dsv41c::capi {
 namespace {
-
-template <class T>
-std::vector<T> copied(const T* items, size_t count, const char* name, size_t most) {
-  if (count > most)
-    throw Error({.code = plan_format::E0901,
-                 .subject = name,
-                 .found = std::to_string(count) + " entries",
-                 .needed = "at most " + std::to_string(most),
-                 .action = "correct the call"});
-  if (count > 0) required(items, name);
-  return std::vector<T>(items, items + count);
-}
-
-std::string checked_text(const char* given, const char* name) {
-  if (!given) return {};
-  std::string text(given, strnlen(given, MAX_ID_BYTES + 1));
-  try {
-    static_cast<void>(nlohmann::json(text).dump());
-    return text;
-  } catch (const nlohmann::json::exception&) {
-    throw Error({.code = plan_format::E0901,
-                 .subject = name,
-                 .found = "bytes that are not UTF-8",
-                 .needed = "UTF-8",
-                 .action = "correct the text"});
-  }
-}
-
-GenerateParams read_params(const dsv_generate_params* pointer) {
-  const auto given = read_struct(&required(pointer, "params"), "dsv_generate_params");
-  check_flags("flags of dsv_generate_params", given.flags, DSV_GEN_IGNORE_EOS);
-  GenerateParams params;
-  params.prompt = copied(given.tokens, given.n_tokens, "tokens", INT32_MAX);
-  params.max_new_tokens = given.max_new_tokens;
-  params.min_new_tokens = given.min_new_tokens;
-  params.temperature = given.temperature;
-  params.top_p = given.top_p;
-  params.top_k = given.top_k;
-  params.num_logprobs = given.n_logprobs;
-  params.seed = given.seed;
-  params.stop_ids = copied(given.stop_ids, given.n_stop_ids, "stop_ids", static_cast<size_t>(MAX_STOP_IDS));
-  params.ignore_eos = (given.flags & DSV_GEN_IGNORE_EOS) != 0;
-  params.priority = given.priority;
-  params.deadline_ms = static_cast<uint64_t>(milliseconds(given.deadline_ms).count());
-  params.id = checked_text(given.id, "id");
-  return params;
-}
 
 uint32_t finish_of(Finish finish) {
   switch (finish) {
@@ -124,7 +75,7 @@ dsv_status* generate(dsv_engine* engine, const dsv_generate_params* params, dsv_
     Engine& chosen = *required(engine, "engine").engine;
     required(callback, "callback");
     auto handle = std::make_unique<dsv_request>();
-    handle->outbox = chosen.submit(read_params(params),
+    handle->outbox = chosen.submit(read_generate_params(params),
                                    [callback, user](const Event& event) { return deliver(callback, user, event); });
     if (out) *out = handle.release();
   });
@@ -136,14 +87,14 @@ dsv_status* request_cancel(dsv_request* request) {
 
 dsv_status* request_wait(dsv_request* request, uint64_t timeout_ms) {
   return guard([&] {
-    Outbox& outbox = *required(request, "request").outbox;
+    const std::shared_ptr<Outbox> outbox = required(request, "request").outbox;  // whoever frees the handle meanwhile
     if (Delivery::in_callback())
       throw Error({.code = plan_format::E1008,
                    .subject = "request_wait",
                    .found = "a call inside a callback, whose end it may wait for",
                    .needed = "a call from another thread",
                    .action = "wait outside of callbacks"});
-    if (!outbox.wait_delivered(milliseconds(timeout_ms)))
+    if (!outbox->wait_delivered(milliseconds(timeout_ms)))
       throw time_limit("request_wait", timeout_ms, "the terminal event of the request");
   });
 }

@@ -33,6 +33,9 @@ Engine::Engine(std::shared_ptr<Executor> executor, EngineOptions options)
       rows_(scheduler_.limits()) {
   statistics_.planned_bytes = static_cast<uint64_t>(executor_->planned_bytes());
   statistics_.weight_bytes = static_cast<uint64_t>(executor_->weight_bytes());
+  options_.log(LogLevel::info, "engine: " + std::to_string(limits().slots) + " slots, " +
+                                   std::to_string(limits().pages) + " pages of " + std::to_string(limits().block_size) +
+                                   " tokens, steps of at most " + std::to_string(limits().rows) + " rows");
   thread_ = std::thread([this] { serve(); });
 }
 

@@ -71,21 +71,22 @@ void Engine::serve() {
 }
 
 void Engine::take_turn(std::unique_lock<std::mutex>& lock) {
+  const bool worked = run_job(lock);
   end_cancelled_and_late();
-  if (run_job(lock)) return;
   const int64_t preemptions = scheduler_.preemptions();
   const std::vector<StepPart> parts = paused_ || failure_ ? std::vector<StepPart>() : scheduler_.next_step();
   if (scheduler_.preemptions() > preemptions)
     options_.log(LogLevel::info, "out of pages: " + std::to_string(scheduler_.preemptions() - preemptions) +
                                      " requests wait to be computed again");
   if (!parts.empty()) return run_step(parts, lock);
+  if (worked) return;
   const auto until = next_deadline();
   lock.unlock();
   wake_->wait(until);
   lock.lock();
 }
 
-// The oldest job, so that steps and jobs take turns.
+// The oldest job, if there is one: steps and jobs take turns.
 bool Engine::run_job(std::unique_lock<std::mutex>& lock) {
   if (jobs_.empty()) return false;
   Job* const job = jobs_.front();
@@ -221,6 +222,7 @@ void Engine::end(const RequestPtr& request, Finish finish, const Error* error) {
   ending.prefill_ns = nanoseconds(started, first);
   ending.decode_ns = nanoseconds(first, now);
   statistics_.count(ending);
+  if (finish == Finish::error) options_.log(LogLevel::warning, request->params.name() + " failed: " + error->json());
   delivery_.post_ending(request->outbox, std::move(ending));
 }
 
