@@ -23,8 +23,7 @@ NEIGHBOUR = {"input_ids": [3, 5, 7], "max_tokens": 40, "ignore_eos": True}
 
 @dataclass(frozen=True)
 class Bad:
-    """`words` are in the error on both ways. `http` is the body where JSON says it in another way; `of_server` marks what
-    the server refuses before the backend sees it."""
+    """`words` are in the error on both ways; `of_server` marks what the server refuses before the backend sees it."""
 
     words: tuple[str, ...]
     ids: tuple[object, ...] = (1, 2)

@@ -14,12 +14,12 @@ def export_triton_command(
     artifact: Annotated[Path, typer.Argument(metavar="ART", help="Artifact directory.")],
     repository: Annotated[Path, typer.Argument(metavar="REPO", help="Model repository; made where there is none.")],
     name: Annotated[str, typer.Option(help="Of the model; those for text begin with it.")] = "dsv41c",
-    link: Annotated[bool, typer.Option("--link", help="Let the repository point to ART instead of copying it.")] = False,
+    link: Annotated[bool, typer.Option("--link", help="Point to ART instead of copying it.")] = False,
     weights: Annotated[Path | None, typer.Option(metavar="DIR", help="Checkpoint of an artifact that maps its "
                                                  "weights.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
-    """Write what a Triton server needs to serve an artifact: token ids in and out, and text where it has a tokenizer."""
+    """Write what a Triton server needs to serve an artifact: token ids, and text where it has a tokenizer."""
     from dsv41c.runtime.library import PUBLIC, installed_file
     from dsv41c.tools.cli.triton_repository import Export
 

@@ -36,8 +36,8 @@ class Export:
     weights: Path | None = None
 
     def write(self) -> list[str]:
-        """The names of the models. E0603 for an artifact without weights, E0901 when their checkpoint is not named, E0605
-        when a model of a name exists; then and on any other error nothing is left of what was written."""
+        """The names of the models. E0603 for an artifact without weights, E0901 when their checkpoint is not named,
+        E0605 when a model of a name exists; then and on any other error nothing is left of what was written."""
         self._check()
         models = self._models()
         for name in models:

@@ -38,7 +38,8 @@ def tokenizer(make_checkpoint: Callable[..., Path]) -> Tokenizer:
     return Tokenizer.from_file(str(make_checkpoint("demo", 0) / "tokenizer.json"))
 
 
-def _parts(detokenize: Any, tokenizer: Tokenizer, skipped: frozenset[int], ids: list[int], cuts: list[int]) -> list[str]:
+def _parts(detokenize: Any, tokenizer: Tokenizer, skipped: frozenset[int], ids: list[int],
+           cuts: list[int]) -> list[str]:
     bounds = [0, *sorted(cut % (len(ids) + 1) for cut in cuts), len(ids)]
     parts = [detokenize.part_of_text(tokenizer, skipped, ids[max(start - CONTEXT, 0):start], ids[start:end], False)
              for start, end in zip(bounds, bounds[1:], strict=False)]

@@ -53,7 +53,8 @@ def test_a_tokenizer_brings_three_models_for_text(talking: Path, tmp_path: Path)
         folder = tmp_path / f"m_{model}/1"
         assert (folder / "tokenizer.json").read_bytes() == (talking / "tokenizer.json").read_bytes()
         compile((folder / "model.py").read_text(), "model.py", "exec")
-    ends = re.search(r'"eos_ids" value \{ string_value: "(.*)" \}', (tmp_path / "m_detokenize/config.pbtxt").read_text())
+    config = (tmp_path / "m_detokenize/config.pbtxt").read_text()
+    ends = re.search(r'"eos_ids" value \{ string_value: "(.*)" \}', config)
     assert ends is not None and all(type(i) is int for i in json.loads(ends.group(1)))
 
 
@@ -93,4 +94,5 @@ def test_a_checkpoint_is_named_when_the_artifact_maps_it_and_only_then(
     refused = dsv41c("export-triton", silent, tmp_path / "b", "--weights", tiny_checkpoint)
     assert refused.code == 2 and "--weights" in refused.err
     assert dsv41c("export-triton", mapping, tmp_path / "c", "--weights", tiny_checkpoint).code == 0
-    assert f'"weights" value {{ string_value: "{tiny_checkpoint}" }}' in (tmp_path / "c/dsv41c/config.pbtxt").read_text()
+    config = (tmp_path / "c/dsv41c/config.pbtxt").read_text()
+    assert f'"weights" value {{ string_value: "{tiny_checkpoint}" }}' in config
