@@ -9,14 +9,14 @@ BASE_PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13; do \
 # torch is pinned first: pip then takes the CPU build, and CMake finds it while the project is built.
 TORCH := torch==2.13.0
 BUILD_TOOLS := 'scikit-build-core>=1.1,<1.2' 'nlohmann_json>=3.11,<4' cmake ninja
-CPP_SOURCES := $(shell find runtime/cpp -name '*.cc' -o -name '*.h' -o -name '*.cmake' -o -name CMakeLists.txt -o -name '*.map' -o -name '*.in')
+CPP_SOURCES := $(shell find runtime/cpp runtime/triton -name '*.cc' -o -name '*.h' -o -name '*.cmake' -o -name CMakeLists.txt -o -name '*.map' -o -name '*.in')
 
-FORMATTED := $(filter %.cc %.h,$(CPP_SOURCES))
+FORMATTED := $(filter %.cc %.h,$(CPP_SOURCES)) $(wildcard tests/native/triton/*.cc tests/native/triton/*.h)
 # What `make demo` makes its model say; no token may occur twice.
 RECITED := The checkpoint became a plan, one reservation and many frozen launches; nothing here is decided while it runs.
 DEMO := build/demo
 
-.PHONY: install demo browser test mutate sanitize sanitize-engine soak fuzz lint format clean gpu-artifacts gpu-check
+.PHONY: install demo browser test test-triton mutate sanitize sanitize-engine soak fuzz lint format clean gpu-artifacts gpu-check
 
 install: $(VENV)/.installed
 
@@ -43,6 +43,34 @@ browser:
 # One thread for each worker: more than cores would only slow each other down.
 test: install browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# A real Triton server from its wheel, in an environment of its own: fails where it cannot be installed.
+TRITON := build/triton
+TRITON_BIN := $(TRITON)/venv/bin
+TRITON_PACKAGES = $$($(TRITON_BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+TRITON_HOSTS := $(TRITON)/plain/.built $(TRITON)/asan/.built $(TRITON)/tsan/.built
+$(TRITON)/plain/.built: FLAGS := -O2
+$(TRITON)/asan/.built: FLAGS = $(SANITIZERS)
+$(TRITON)/tsan/.built: FLAGS := -O1 -g1 -fno-omit-frame-pointer -fsanitize=thread
+
+$(TRITON_BIN)/.installed: tests/triton_server/requirements.txt
+	rm -rf $(TRITON)/venv
+	"$(BASE_PYTHON)" -m venv $(TRITON)/venv
+	$(TRITON_BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
+	mkdir -p $(TRITON)/link
+	ln -sfn $(TRITON_PACKAGES)/nvidia_pytriton.libs/libtritonserver-*.so $(TRITON)/link/libtritonserver.so
+	touch $@
+
+$(TRITON_HOSTS): $(TRITON)/%/.built: $(CPP_SOURCES) $(wildcard tests/native/triton/*) $(TRITON_BIN)/.installed | install
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S tests/native/triton -B $(TRITON)/$* -G Ninja -DCMAKE_BUILD_TYPE=None \
+		-DCMAKE_CXX_FLAGS="$(FLAGS)" -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" \
+		-DTRITON_LIBRARY="$(CURDIR)/$(TRITON)/link/libtritonserver.so"
+	$(BIN)/cmake --build $(TRITON)/$*
+	touch $@
+
+test-triton: install $(TRITON_HOSTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.triton_server.prepare $(TRITON) "$(TRITON_PACKAGES)"
+	OMP_NUM_THREADS=1 $(TRITON_BIN)/python -m pytest -q tests/triton_server --triton $(TRITON)
 
 # Deletes each guard, constraint, hook and literal check of the fusions in turn; ends with 1 if the tests let one pass.
 mutate: install

@@ -27,6 +27,14 @@ _WHY = {"gpu": "no CUDA device here", "sanitized": "--sanitized HOST was not giv
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sanitized", metavar="HOST", type=Path,
                      help="every artifact that a test opens goes through this build of tests/native too")
+    parser.addoption("--triton", metavar="DIR", type=Path,
+                     help="also run tests/triton_server, with what its prepare.py wrote: see `make test-triton`")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """tests/triton_server imports what only the environment of `make test-triton` has."""
+    is_served = collection_path == Path(__file__).parent / "triton_server"
+    return True if is_served and not config.getoption("triton") else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

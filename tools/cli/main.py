@@ -20,6 +20,7 @@ from dsv41c.tools.cli.compile import compile_command
 from dsv41c.tools.cli.diff import diff_command
 from dsv41c.tools.cli.doctor import doctor_command
 from dsv41c.tools.cli.explain import explain_command
+from dsv41c.tools.cli.export_triton import export_triton_command
 from dsv41c.tools.cli.inspect import inspect_command
 from dsv41c.tools.cli.passes import passes_app
 from dsv41c.tools.cli.plan import plan_command
@@ -34,6 +35,7 @@ app.add_typer(checkpoint_app, name="checkpoint")
 app.command("compile")(compile_command)
 app.command("plan")(plan_command)
 app.command("run")(run_command)
+app.command("export-triton")(export_triton_command)
 app.command("inspect")(inspect_command)
 app.command("explain")(explain_command)
 app.command("check")(check_command)
