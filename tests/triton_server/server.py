@@ -7,6 +7,8 @@ import os
 import re
 import socket
 import subprocess
+import sys
+import sysconfig
 import time
 import urllib.error
 import urllib.request
@@ -16,9 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytriton
-
-PACKAGES = Path(pytriton.__file__).parents[1]
+PACKAGES = Path(sysconfig.get_path("purelib"))  # pytriton itself is not imported: only its server is of use
 BINARY = PACKAGES / "pytriton/tritonserver/bin/tritonserver"
 LIBRARIES = PACKAGES / "nvidia_pytriton.libs"
 START_SECONDS = 60.0
@@ -144,9 +144,8 @@ def running(prepared: Path, backends: str, repository: Path, *options: str) -> I
 
 def environment(prepared: Path) -> dict[str, str]:
     """The library under the name that the backend needs, and this Python for Python models."""
-    python = Path(os.environ["VIRTUAL_ENV"]) / "bin" if "VIRTUAL_ENV" in os.environ else PACKAGES.parents[2] / "bin"
     return os.environ | {"LD_LIBRARY_PATH": f"{prepared / 'link'}:{LIBRARIES}", "PYTHONPATH": str(PACKAGES),
-                         "PATH": f"{python}:{os.environ['PATH']}"}
+                         "PATH": f"{Path(sys.prefix) / 'bin'}:{os.environ['PATH']}"}
 
 
 def tail(log: Path) -> str:
