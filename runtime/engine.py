@@ -49,7 +49,8 @@ class Engine:
         self._callback = callback
         self._open_handle: c_void_p | None = engine_over(executor, options)
         # At the end of the interpreter too, before threads of the engine would call into what is left of it.
-        self._finalizer = weakref.finalize(self, _close, self._open_handle, os.getpid(), callback)
+        self._process = os.getpid()
+        self._finalizer = weakref.finalize(self, _close, self._open_handle, self._process, callback)
 
     def submit(self, prompt_ids: Sequence[int], params: SamplingParams, name: str | None = None,
                on_tokens: Callable[[Tokens], None] | None = None,
@@ -148,6 +149,9 @@ class Engine:
         if self._open_handle is None:
             raise Dsv41cError("DSV41C-E1005", "engine", found="a closed engine", needed="an open one",
                               do="create another engine")
+        if os.getpid() != self._process:
+            raise Dsv41cError("DSV41C-E1005", "engine", found="an engine of the parent process",
+                              needed="one of this process", do="load the artifact again after the fork")
         return self._open_handle
 
     @contextmanager

@@ -36,4 +36,6 @@ def test_python_answers_as_the_reference(artifact_and_answers: tuple[Path, list[
 
 def test_c_answers_as_the_reference(artifact_and_answers: tuple[Path, list[Outcome]], tmp_path: Path) -> None:
     artifact, answers = artifact_and_answers
-    assert c_answers(build(NATIVE / "c_client.c", tmp_path), artifact, REQUESTS) == answers
+    client = build(NATIVE / "c_client.c", tmp_path)
+    assert c_answers(client, artifact, REQUESTS) == answers
+    assert c_answers(client, artifact, REQUESTS, pages=20) == answers, "with too few pages for all at once"

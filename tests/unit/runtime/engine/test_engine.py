@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -206,6 +209,26 @@ def test_a_runtime_takes_no_steps_while_an_engine_is_open(runtime: Runtime) -> N
     runtime.engine().close()
     runtime.synchronize()
     assert runtime.state("slot_position").shape[0] == 33
+
+
+def test_a_child_process_cannot_use_the_engine_of_its_parent(runtime: Runtime) -> None:
+    engine = runtime.engine()
+    child = os.fork()
+    if child == 0:  # leaves without the interpreter's clean-up, which belongs to the parent
+        os._exit(0 if refusal(engine.stats).code == "DSV41C-E1005" else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert engine.stats()["slots_used"] == 0
+
+
+def test_the_interpreter_may_end_while_requests_run(engine_artifact: Path) -> None:
+    """Nothing is closed, and a callback is on its way."""
+    program = (f"from dsv41c.runtime.load import load\nfrom dsv41c.runtime.sampling_params import SamplingParams\n"
+               f"import threading\nstarted = threading.Event()\nruntime = load({str(engine_artifact)!r})\n"
+               "params = SamplingParams(max_new_tokens=120, ignore_eos=True)\n"
+               "running = [runtime.engine().submit([1, 2, i], params, on_tokens=lambda _: started.set())\n"
+               "           for i in range(40)]\nstarted.wait()\nprint('left')\n")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "left\n", "")
 
 
 def test_statistics_and_metrics_count(runtime: Runtime) -> None:
