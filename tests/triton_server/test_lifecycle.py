@@ -15,14 +15,14 @@ from tests.triton_server.streams import EventStream, tensors
 
 
 def test_a_hundred_loads_and_unloads_leave_memory_flat(serving: Server) -> None:
-    """Mean of the last twenty cycles against those after the first twenty, in which allocators settle."""
+    """Mean of the last twenty cycles against those after the first twenty, in which caches fill."""
     sizes = []
     for _ in range(100):
         assert serving.load("counter").status == 200
         assert serving.generate("counter", input_ids=[5], max_tokens=2).body["output_ids"] == [6, 7]
         assert serving.unload("counter").status == 200
         _wait_until_gone(serving, "counter")
-        sizes.append(serving.rss_bytes())
+        sizes.append(serving.resident_bytes())
     assert serving.load("counter").status == 200
     early, late = statistics.mean(sizes[20:40]), statistics.mean(sizes[80:])
     assert late < 1.02 * early

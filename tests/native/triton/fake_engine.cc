@@ -28,6 +28,7 @@ struct Facts {
   uint64_t max_context = 4096, kv_pages = 64, block_size = 128;
   uint64_t step_us = 0;
   uint64_t fail_at_step = 0;  // the step that ends the engine
+  std::string fault;          // what sanitizers must notice: "race" or "overflow"
   std::string gate;           // no second token of any request is computed before this file exists
 };
 
@@ -78,6 +79,11 @@ struct dsv_engine {
     }
     changed.notify_all();
     worker.join();
+  }
+
+  void misbehave() {
+    if (facts.fault == "race") unguarded = unguarded + 1;
+    if (facts.fault == "overflow") unguarded = std::vector<char>(7).data()[facts.fault.size()];
   }
 
   uint64_t pages_of(const dsv_request& request) const {
@@ -143,6 +149,7 @@ struct dsv_engine {
 
   void step(const Request& request) {
     if (request->cancelled) return;
+    misbehave();
     request->last = (request->last + 1) % static_cast<int32_t>(facts.vocab);
     const float logprob = -0.5f - static_cast<float>(request->produced);
     dsv_event event;
@@ -200,6 +207,7 @@ struct dsv_engine {
   }
 
   dsv_status* queue_request(const Request& request) {
+    misbehave();
     std::lock_guard lock(mutex);
     const auto refuse = [&](dsv_status* status) { return ++stats.requests_refused, status; };
     if (broken) return refuse(error(DSV_E_DEVICE, "engine", "a failed step", "an engine that serves"));
@@ -220,6 +228,7 @@ struct dsv_engine {
   std::vector<Request> active, queue;
   dsv_stats stats;
   bool stop = false, broken = false;
+  volatile int unguarded = 0;
   std::thread worker;
 };
 
@@ -239,6 +248,7 @@ dsv_status* open_artifact(const char* path, const dsv_open_options*, dsv_artifac
   facts.step_us = json.value("step_us", facts.step_us);
   facts.fail_at_step = json.value("fail_at_step", facts.fail_at_step);
   facts.gate = json.value("gate", facts.gate);
+  facts.fault = json.value("fault", facts.fault);
   *out = artifact.release();
   return nullptr;
 }
