@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,12 +63,10 @@ def compile_command(
     options = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs,
                              max_num_batched_tokens=max_num_batched_tokens, block_size=block_size, dtype=dtype,
                              quantizers=quantizers, kv_cache_dtype=kv_cache_dtype, target=target,
-                             batch_invariant=batch_invariant,
-                             fallback=tuple(fallback or ()),
+                             batch_invariant=batch_invariant, fallback=tuple(fallback or ()),
                              without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=plan_only,
                              weights=weights, suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens,
-                             full_decoder_rows=full_decoder_rows,
-                             draft_len=draft_len,
+                             full_decoder_rows=full_decoder_rows, draft_len=draft_len,
                              bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,
                              histogram=() if histogram is None else words_of(read_histogram(histogram)),
                              max_graphs=max_graphs, max_eager_rows=max_eager_rows)
@@ -77,7 +75,11 @@ def compile_command(
     result = _result(compiled, output, time.perf_counter() - start)
     if as_json:
         print(json.dumps(result, ensure_ascii=False))
-        return
+    else:
+        _print_summary(result, output)
+
+
+def _print_summary(result: Mapping[str, Any], output: Path) -> None:
     launches = " ".join(f"{m['name']}={m['launches']}" for m in result["methods"])
     print(f"artifact {output}: plan {result['plan_bytes']} bytes, launches {launches}, "
           f"memory {result['memory']['total_bytes']} bytes, {result['seconds']:.1f} s", file=sys.stderr)

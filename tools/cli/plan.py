@@ -57,12 +57,10 @@ def plan_command(
     sizes = None if histogram is None else read_histogram(histogram)
     given = CompileOptions(max_model_len=max_model_len, max_num_seqs=max_num_seqs, block_size=block_size, dtype=dtype,
                            quantizers=quantizers, kv_cache_dtype=kv_cache_dtype, target=target,
-                           batch_invariant=batch_invariant,
-                           fallback=tuple(fallback or ()),
+                           batch_invariant=batch_invariant, fallback=tuple(fallback or ()),
                            without=tuple(without or ()), breaks=tuple(break_ops or ()), plan_only=True,
                            suffix_mode=suffix_mode, suffix_keep_tokens=suffix_keep_tokens,
-                           full_decoder_rows=full_decoder_rows,
-                           draft_len=draft_len,
+                           full_decoder_rows=full_decoder_rows, draft_len=draft_len,
                            bucket_policy=bucket_policy, buckets=tuple(buckets or ()), bucket_step=bucket_step,
                            histogram=words_of(sizes) if sizes and bucket_policy == "histogram" else (),
                            max_graphs=max_graphs, max_eager_rows=max_eager_rows)

@@ -11,16 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
-    from dsv41c.runtime.limits import Limits
     from dsv41c.runtime.load import DecisionRecord
-    from dsv41c.runtime.requests import Completion, Request
-    from dsv41c.runtime.speculation import Speculation
-    from dsv41c.runtime.step_log import StepLog
+    from dsv41c.runtime.requests import Request
     from dsv41c.tools.cli.output_file import OutputFile
     from dsv41c.tools.cli.prompts import PromptOptions
     from dsv41c.tools.cli.run_result import Outcome
-
-OnToken = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -42,6 +37,7 @@ class Modes:
 
 def run_requests(artifact: Path, options: PromptOptions, modes: Modes) -> Outcome:
     """Prompts are checked before the artifact is loaded, so that a typing error costs nothing."""
+    from dsv41c.runtime.generate import generate
     from dsv41c.runtime.limits import Limits
     from dsv41c.runtime.load import load
     from dsv41c.runtime.requests import check_request
@@ -49,6 +45,7 @@ def run_requests(artifact: Path, options: PromptOptions, modes: Modes) -> Outcom
     from dsv41c.runtime.step_log import StepLog
     from dsv41c.runtime.tokenizer import Tokenizer, require
     from dsv41c.tools.cli.progress import counter
+    from dsv41c.tools.cli.run_by_engine import run_by_engine
     from dsv41c.tools.cli.run_result import Outcome
 
     limits = Limits.read(artifact)
@@ -68,43 +65,15 @@ def run_requests(artifact: Path, options: PromptOptions, modes: Modes) -> Outcom
         start = time.perf_counter()
         try:
             if modes.fits_engine(requests):
-                completions = _run_by_engine(log, requests, on_token)
+                completions = run_by_engine(log, requests, on_token)
             else:
-                completions = _run_by_loop(log, limits, requests, on_token, modes, speculation)
+                completions = generate(log, limits, requests, eager=modes.eager, keep_logits=modes.keep_logits,
+                                       speculation=speculation, on_token=on_token)
         finally:
             if modes.trace is not None:
                 modes.trace.write(_fill_trace(log.records, artifact))
         return Outcome(completions, log.records, runtime.report(), time.perf_counter() - start, tokenizer,
                        None if speculation is None else speculation.counts)
-
-
-def _run_by_engine(log: StepLog, requests: Sequence[Request], on_token: OnToken) -> list[Completion]:
-    """Of the decision records the newest 65,536 are kept. The error of a request that failed is raised."""
-    from dsv41c.runtime.requests import Completion
-    from dsv41c.runtime.sampling_params import SamplingParams
-
-    params = [SamplingParams(max_new_tokens=r.max_new_tokens, temperature=r.temperature, top_p=r.top_p, seed=r.seed,
-                             ignore_eos=r.ignore_eos) for r in requests]
-    since = log.runtime.num_records()
-    try:
-        with log.runtime.engine(max_queue=max(len(requests), 1)) as engine:
-            answers = engine.generate([r.prompt_ids for r in requests], params,
-                                      lambda index, news: [on_token(index) for _ in news.ids])
-    finally:
-        log.records += log.runtime.records(since)
-    for answer in answers:
-        if answer.error is not None:
-            raise answer.error
-    return [Completion(answer.prompt_ids, answer.tokens, answer.finish_reason, None)  # type: ignore[arg-type]
-            for answer in answers]
-
-
-def _run_by_loop(log: StepLog, limits: Limits, requests: Sequence[Request], on_token: OnToken, modes: Modes,
-                 speculation: Speculation | None) -> list[Completion]:
-    from dsv41c.runtime.generate import generate
-
-    return generate(log, limits, requests, eager=modes.eager, keep_logits=modes.keep_logits, speculation=speculation,
-                    on_token=on_token)
 
 
 def _fill_trace(records: Sequence[DecisionRecord], artifact: Path) -> Callable[[BinaryIO], object]:
