@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dsv41c.runtime.engine import Engine
 from dsv41c.runtime.load import Runtime
 from dsv41c.runtime.plan.errors import Dsv41cError
 from tests.damage.command import Command, check_refusal
@@ -39,28 +40,45 @@ def test_counters_are_in_the_json_and_in_the_summary(artifact: Path, command: Co
     assert "decode eager (requested) 3 runs, 3 rows, 0 pads" in command("run", artifact, *RUN, "--eager").err
 
 
-def test_a_run_that_fails_in_the_middle_leaves_its_trace(artifact: Path, tmp_path: Path, command: Command,
+FAILURE = Dsv41cError("DSV41C-E0802", "a launch failed", found="a test", needed="no failure", do="nothing")
+
+
+def test_a_loop_that_fails_in_the_middle_leaves_its_trace(artifact: Path, tmp_path: Path, command: Command,
                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     whole, calls = Runtime.step, []
 
     def step(self: Runtime, *arguments: Any) -> None:
         calls.append(arguments)
         if len(calls) == 3:
-            raise Dsv41cError("DSV41C-E0802", "a launch failed", found="a test", needed="no failure", do="nothing")
+            raise FAILURE
         whole(self, *arguments)
 
     monkeypatch.setattr(Runtime, "step", step)
-    ended = command("run", artifact, *RUN, "--trace", tmp_path / "trace.json")
+    ended = command("run", artifact, *RUN, "--eager", "--trace", tmp_path / "trace.json")
     check_refusal(ended, "E0802", "a launch failed")
     assert [(e["args"]["step"], e["args"]["method"]) for e in events(tmp_path / "trace.json")] == [
         (0, "encoder"), (0, "decoder"), (0, "head"), (1, "decode")]
+
+
+def test_an_engine_that_fails_leaves_its_trace(artifact: Path, tmp_path: Path, command: Command,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Engine.generate
+
+    def generate(self: Engine, *arguments: Any) -> None:
+        whole(self, *arguments)
+        raise FAILURE
+
+    monkeypatch.setattr(Engine, "generate", generate)
+    ended = command("run", artifact, *RUN, "--trace", tmp_path / "trace.json")
+    check_refusal(ended, "E0802", "a launch failed")
+    assert {e["args"]["step"] for e in events(tmp_path / "trace.json")} == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize(("path", "found"), [("none/trace.json", "no directory"), (".", "a directory")])
 def test_a_file_that_cannot_be_written_is_refused_before_the_run(artifact: Path, tmp_path: Path, command: Command,
                                                                  monkeypatch: pytest.MonkeyPatch, path: str,
                                                                  found: str) -> None:
-    monkeypatch.setattr(Runtime, "step", lambda *_: pytest.fail("a step ran"))
+    monkeypatch.setattr(Runtime, "engine", lambda *_, **__: pytest.fail("an engine ran"))
     ended = command("run", artifact, *RUN, "--trace", tmp_path / path)
     check_refusal(ended, "E0606", "the trace cannot be written", found)
     assert not list(tmp_path.iterdir())
