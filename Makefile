@@ -50,8 +50,8 @@ TRITON_BIN := $(TRITON)/venv/bin
 TRITON_PACKAGES = $$($(TRITON_BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 TRITON_HOSTS := $(TRITON)/plain/.built $(TRITON)/asan/.built $(TRITON)/tsan/.built
 $(TRITON)/plain/.built: FLAGS := -O2
-$(TRITON)/asan/.built: FLAGS = $(SANITIZERS) -fsanitize=address,undefined
-$(TRITON)/tsan/.built: FLAGS := -O1 -g1 -fno-omit-frame-pointer -fsanitize=thread
+$(TRITON)/asan/.built: FLAGS = $(ADDRESS)
+$(TRITON)/tsan/.built: FLAGS = $(THREAD)
 
 $(TRITON_BIN)/.installed: tests/triton_server/requirements.txt
 	rm -rf $(TRITON)/venv
