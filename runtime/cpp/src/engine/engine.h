@@ -76,6 +76,7 @@ class Engine {
   std::vector<Choice> choose_tokens(const std::vector<StepPart>& parts);
   Choice choose(const Request& request, int32_t device_token, Logits logits) const;
   std::vector<int32_t> ending_ids(const GenerateParams& params) const;
+  bool ends_answer(const GenerateParams& params, int32_t token) const;  // whether it is one of ending_ids
   void take_token(const RequestPtr& request, const Choice& choice);
   void end(const RequestPtr& request, Finish finish, const Error* error = nullptr);
   void end_all(const Error& error, Finish finish);

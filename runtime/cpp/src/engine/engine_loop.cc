@@ -195,6 +195,11 @@ std::vector<int32_t> Engine::ending_ids(const GenerateParams& params) const {
   return ids;
 }
 
+bool Engine::ends_answer(const GenerateParams& params, int32_t token) const {
+  const auto holds = [token](const auto& ids) { return std::ranges::find(ids, token) != ids.end(); };
+  return holds(params.stop_ids) || (!params.ignore_eos && holds(limits().eos_ids));
+}
+
 // A cancel that came during the step counts: its token is not delivered.
 void Engine::take_token(const RequestPtr& request, const Choice& choice) {
   if (request->outbox->is_cancelled()) return;
@@ -204,8 +209,7 @@ void Engine::take_token(const RequestPtr& request, const Choice& choice) {
   sequence.token_on_device = choice.on_device;
   if (!request->first_token) request->first_token = Clock::now();
   delivery_.post_token(request->outbox, choice.token, choice.logprobs ? &*choice.logprobs : nullptr);
-  const std::vector<int32_t> ending = ending_ids(request->params);
-  if (std::ranges::find(ending, choice.token) != ending.end())
+  if (ends_answer(request->params, choice.token))
     end(request, Finish::stop);
   else if (request->num_generated() >= request->params.max_new_tokens || sequence.length() >= limits().context)
     end(request, Finish::length);
