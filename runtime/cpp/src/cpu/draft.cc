@@ -2,11 +2,10 @@
 #include <cmath>
 
 #include "row_view.h"
+#include "upload_columns.h"
 
 namespace dsv41c::cpu {
 namespace {
-
-enum UploadColumn { U_SLOT, U_OFFSET, U_TOKEN, U_FLAGS, U_PAGE, NUM_UPLOAD_COLUMNS };
 
 // upload [G,5], slot_token [S+1], slot_position [S+1] -> rows [G*block,8]: the newest token of the slot and noise
 // behind it, at the positions that come next

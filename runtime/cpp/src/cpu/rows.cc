@@ -1,11 +1,10 @@
 // Row tables: positions and groups of a step's rows, their selection, and the greedy token.
 #include "lanes.h"
 #include "row_view.h"
+#include "upload_columns.h"
 
 namespace dsv41c::cpu {
 namespace {
-
-enum UploadColumn { U_SLOT, U_OFFSET, U_TOKEN, U_FLAGS, U_PAGE, NUM_UPLOAD_COLUMNS };
 
 // upload [T,5], slot_token [S+1], slot_position [S+1] (written), page_table [S+1,pages] (written), replay_floor [S+1]
 // (written) -> rows [T,8]
