@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +15,7 @@ from dsv41c.compiler.eager import EagerModel
 from dsv41c.compiler.options import CompileOptions
 from dsv41c.compiler.weights import load_weights, weight_recipes
 from dsv41c.runtime.load import Runtime, load
+from tests.damage.seal import change_plan
 
 EXECUTORS = ("bucketed", "exact", "poisoned")
 CHECKED = "checked"  # an executor under full checks, which is several times slower
@@ -79,6 +82,13 @@ class Subject:
         view = CheckpointView.open(checkpoint)
         options = options.resolved(view.config)
         return cls(checkpoint, artifact, options, view, load_weights(view, weight_recipes(view, options)))
+
+    @classmethod
+    def without_decode(cls, checkpoint: Path, compiled: Path, artifact: Path, options: CompileOptions) -> Subject:
+        """Of a copy without the flow `decode`: steps that want every row's logits take the other methods too."""
+        shutil.copytree(compiled, artifact, copy_function=os.link)
+        change_plan(artifact, lambda plan: plan["flows"].pop(0))
+        return cls.build(checkpoint, artifact, options)
 
     def torch_engine(self, **changes: Any) -> TorchEngine:
         import dataclasses

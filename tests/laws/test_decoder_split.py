@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from dsv41c.compiler.options import CompileOptions
 from dsv41c.runtime.load import DecisionRecord
 from laws.engines import CHECKED, EXECUTORS, ExecutorEngine, Subject
 from laws.schedules import Outcome, Workload, requests, run_workload, schedules
-from tests.damage.seal import change_plan
 
 TOP, ROWS, SLOTS, BLOCK = 9, 45, 45, 4  # a full step takes five replays of the decoder
 TOKENS = tuple((5 * i + 3) % 96 for i in range(ROWS))
@@ -24,15 +21,12 @@ TOKENS = tuple((5 * i + 3) % 96 for i in range(ROWS))
 @pytest.fixture(scope="module", params=["float32-off", "bfloat16-fake"])
 def subject(request: pytest.FixtureRequest, tiny_checkpoint: Path, compiled_artifact: Callable[..., Path],
             tmp_path_factory: pytest.TempPathFactory) -> Subject:
-    """Without the flow `decode`, so that steps that want every row's logits take the split methods too."""
     dtype, quantizers = request.param.split("-")
     options = {"dtype": dtype, "quantizers": quantizers, "max_model_len": 64, "max_num_seqs": SLOTS,
                "max_num_batched_tokens": ROWS, "block_size": BLOCK, "bucket_policy": "explicit",
                "buckets": ("decode=1", "encoder=1,8,45", f"decoder=1,2,5,{TOP}", "head=1,45")}
-    artifact = tmp_path_factory.mktemp("split") / "artifact"
-    shutil.copytree(compiled_artifact("tiny", 0, **options), artifact, copy_function=os.link)
-    change_plan(artifact, lambda plan: plan["flows"].pop(0))
-    return Subject.build(tiny_checkpoint, artifact, CompileOptions(**options))
+    return Subject.without_decode(tiny_checkpoint, compiled_artifact("tiny", 0, **options),
+                                  tmp_path_factory.mktemp("split") / "artifact", CompileOptions(**options))
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ from dsv41c.runtime.load import DecisionRecord
 from dsv41c.runtime.plan.codec import decode
 from laws.engines import CHECKED, EXECUTORS, Engine, ExecutorEngine, Subject
 from laws.schedules import Outcome, Workload, requests, run_workload, schedules
-from tests.damage.seal import change_plan
 
 TOP, BLOCK_ROWS, ROWS, SLOTS, BLOCK = 4, 7, 45, 45, 4  # a full step takes seven blocks; a window is 8 rows
 TOKENS = tuple((5 * i + 3) % 96 for i in range(ROWS))
@@ -33,12 +30,9 @@ def options_of(dtype: str, quantizers: str, rows: int = ROWS) -> dict[str, Any]:
 @pytest.fixture(scope="module", params=["float32-off", "bfloat16-fake"])
 def subject(request: pytest.FixtureRequest, tiny_checkpoint: Path, compiled_artifact: Callable[..., Path],
             tmp_path_factory: pytest.TempPathFactory) -> Subject:
-    """Without the flow `decode`, so that steps that want every row's logits take the encoder too."""
     options = options_of(*request.param.split("-"))
-    artifact = tmp_path_factory.mktemp("blocks") / "artifact"
-    shutil.copytree(compiled_artifact("tiny", 0, **options), artifact, copy_function=os.link)
-    change_plan(artifact, lambda plan: plan["flows"].pop(0))
-    return Subject.build(tiny_checkpoint, artifact, CompileOptions(**options))
+    return Subject.without_decode(tiny_checkpoint, compiled_artifact("tiny", 0, **options),
+                                  tmp_path_factory.mktemp("blocks") / "artifact", CompileOptions(**options))
 
 
 @pytest.fixture(scope="module")

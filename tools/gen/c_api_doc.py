@@ -46,8 +46,8 @@ def document(header: str) -> str:
     blocks = structs(header)
     table = next(block for block in blocks if block.name == "dsv_api")
     return "\n".join([INTRODUCTION, *_rules(header), *_functions(table),
-                      *(line for block in blocks if block is not table for line in _struct(block)),
-                      *(line for block in enums(header) for line in _constants(block))]) + "\n"
+                      *(line for block in blocks if block is not table for line in _table(block, "field")),
+                      *(line for block in enums(header) for line in _table(block, "constant"))]) + "\n"
 
 
 def _rules(header: str) -> Iterator[str]:
@@ -63,20 +63,11 @@ def _functions(table: Block) -> Iterator[str]:
         yield f"- `{entry.declaration}`" + (f"<br>{entry.comment}" if entry.comment else "")
 
 
-def _struct(block: Block) -> Iterator[str]:
+def _table(block: Block, column: str) -> Iterator[str]:
     yield from ("", f"## {block.name}", "")
     if block.comment:
         yield from (block.comment, "")
-    yield from ("| field | |", "|---|---|")
-    for entry in block.entries:
-        yield f"| `{entry.declaration}` | {entry.comment} |"
-
-
-def _constants(block: Block) -> Iterator[str]:
-    yield from ("", f"## {block.name}", "")
-    if block.comment:
-        yield from (block.comment, "")
-    yield from ("| constant | |", "|---|---|")
+    yield from (f"| {column} | |", "|---|---|")
     for entry in block.entries:
         yield f"| `{entry.declaration}` | {entry.comment} |"
 
